@@ -20,8 +20,8 @@ const load = (problem: AssignmentProblem, k: number, j: number): number => {
 /**
  * Serves all demand so that the load of the fullest group is as low as possible: min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj ≤
  * τ. A load above 1 is the factor by which demand exceeds capacity. With `preference`, the assignment with the lowest
- * cost is chosen among those of equal load; `cost[k][j]` is per request. If no group is fuller than `preference.idle`,
- * only the cost counts. Kinds that no group can serve are left out of `served`.
+ * cost is chosen among those of equal load; `cost[k][j]` is per request. As long as no group is fuller than
+ * `preference.idle`, loads may differ and only the cost counts. Kinds that no group can serve are left out of `served`.
  */
 export function balance(
   problem: AssignmentProblem,
@@ -103,7 +103,7 @@ function loadsOf(problem: AssignmentProblem): Float64Array {
   return each;
 }
 
-/** Requests of a kind wait only for groups with a cost of at most this multiple of the lowest. */
+/** Requests of a kind wait only for groups with at most this multiple of the lowest cost for this kind. */
 const COST_RATIO_MAX = 2;
 
 /**

@@ -93,8 +93,8 @@ export class RateTable {
   }
 
   /**
-   * Requests/s of a replica that always has requests waiting. It is simulated, because averages miss the preemptions of
-   * a full memory.
+   * Requests/s of a replica that always has requests waiting. The rate is simulated, because averages do not show the
+   * preemptions of a replica with full memory.
    */
   #flatOut(shape: Shape, examples: readonly KindLengths[], batch: number): number {
     const ends: number[] = [];

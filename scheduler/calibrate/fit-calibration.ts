@@ -9,7 +9,8 @@ import type { LoadObservation } from './load-observation.ts';
 const OBSERVATIONS_MIN = 8;
 /**
  * Weight of the penalty for changing parameters, relative to the squared relative errors. The penalty of a parameter is
- * log(new / old) squared. So a parameter stays near its old value if the load reveals little about it.
+ * log(new / old) squared. Because of the penalty, a parameter stays near its old value if the load reveals little about
+ * it.
  */
 const HOLD = 1e-4;
 const STEPS = 1500;
@@ -44,8 +45,8 @@ export function predicted(step: StepModel, { kind, sequences, prompt, context }:
 /**
  * Fits six parameters by least squares of relative errors: the shares of peak arithmetic and bandwidth that products
  * reach, the share of bandwidth that attention reaches, and the host's time per step, per sequence and per request. If
- * the load reveals nothing about a parameter, it keeps its value. The load of one model cannot separate the time to
- * read its weights from the host's time per step, so the fit finds only their sum.
+ * the load reveals nothing about a parameter, it keeps its value. With one model, the fit can determine only the sum of
+ * two times: the time to read the weights, and the host's time per step.
  */
 export function fitCalibration(
   base: Calibration,
@@ -67,7 +68,7 @@ export function fitCalibration(
     const held = values.reduce((sum, one, i) => sum + Math.log(one / (start[i] ?? 1)) ** 2, 0);
     return error(new StepModel(deployment, make(values))).reduce((sum, one) => sum + one * one, 0) + HOLD * held;
   };
-  // The search is repeated from its result, because it may have ended in a flat corner of the simplex.
+  // The search is repeated from its result, because its simplex may have become flat before it reached the minimum.
   const found = minimise(value, minimise(value, start, STEPS), STEPS);
   const [before, after] = [base, make(found)].map((one) => new StepModel(deployment, one));
   if (before === undefined || after === undefined) throw new Error('two models were made');

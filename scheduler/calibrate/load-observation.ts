@@ -45,7 +45,7 @@ interface Load {
    * The engine's limit of sequences in a batch. Larger batches are skipped, because some of their sequences would wait.
    */
   maxSequences: number;
-  /** No phase begins later than this many milliseconds after the first phase. */
+  /** No phase begins more than this many milliseconds after the first phase began. */
   limitMs: number;
   log(line: string): void;
 }

@@ -86,7 +86,7 @@ export function efficiencyOf(calibration: Calibration, gpu: GpuType): Efficiency
   return efficiencySchema.parse({ ...Object.assign({}, ...rows), products, experts });
 }
 
-/** Efficiency of products with weights in this precision; `routed`: of experts. */
+/** Efficiency of products with weights in this precision; `routed`: of grouped products of routed experts. */
 export function productEfficiency(
   efficiency: Efficiency,
   weights: Precision,

@@ -17,7 +17,10 @@ import { type Model, modelFileSchema, modelFromRow } from './model.ts';
  * differently.
  */
 const MEMORY_TOLERANCE = 0.08;
-/** If a device's memory differs by this share from every GPU of its class, it is a slice of a GPU, or another GPU. */
+/**
+ * If a device's memory differs by more than this share from every GPU of its class, the device is a slice of a GPU, or
+ * a type that the catalogue lacks.
+ */
 const MEMORY_FAR = 0.3;
 const GIB = 2 ** 30;
 

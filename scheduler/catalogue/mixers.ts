@@ -2,7 +2,10 @@ import { SchedulerError } from '../errors.ts';
 import type { ConfigReader } from './config-reader.ts';
 import type { GroupedAttention, LatentAttention, RecurrentMixer } from './layers.ts';
 
-/** Engines store recurrent states in 32 bits and the last inputs of the convolution in 16. */
+/**
+ * Assumed bytes of one value: recurrent states have 32 bits, and the last inputs of the convolution 16. Some engines
+ * store both in the precision of the model unless an option says otherwise.
+ */
 const STATE_BYTES = 4;
 const CONVOLUTION_BYTES = 2;
 

@@ -47,10 +47,7 @@ const partsBy = (precision: (part: LayerPart) => Precision): Storage['parts'] =>
   shared_experts: precision('shared_experts'),
 });
 
-/**
- * modelopt's MIXED_PRECISION names every quantized layer. Each part counts with the precision that most of its layers
- * have.
- */
+/** modelopt's MIXED_PRECISION names every quantized layer. Each part gets the precision that it has in most layers. */
 function mixedStorage(layers: ConfigReader): Omit<Storage, 'kv'> {
   const counts = new Map<LayerPart, Map<Precision, number>>();
   for (const name of layers.names()) {
@@ -94,7 +91,7 @@ function bits(q: ConfigReader, count: number): Precision {
   throw new SchedulerError('bad_input', `${q.id}: weights of ${count} bits are not supported; 4 and 8 bits are`);
 }
 
-/** Weights of the first group of compressed-tensors, and of modelopt in that format. */
+/** Description of the weights in the first group of compressed-tensors' format, which modelopt can also write. */
 function groupWeights(q: ConfigReader): ConfigReader | undefined {
   const groups = q.nested('config_groups');
   return groups?.nested('group_0')?.nested('weights') ?? groups?.nested('FP8_DYNAMIC')?.nested('weights');

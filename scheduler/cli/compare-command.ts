@@ -26,8 +26,8 @@ export const COMPARE_FLAGS = {
 } as const satisfies Flags;
 
 /**
- * `otela-plan compare`: simulates three plans in the same way: ours, GPUs in proportion to requests times parameters
- * (memP in OpenTela's paper), and an equal split.
+ * `otela-plan compare`: simulates three plans with the same requests: the planner's plan, a plan with GPUs in
+ * proportion to requests times parameters (memP in OpenTela's paper), and a plan with equally many GPUs for each model.
  */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = parseLine(argv, COMPARE_FLAGS).values;

@@ -178,7 +178,8 @@ class Loop {
       }));
       const at = now();
       const observed = tracker.look(facts, this.#lookedAt === undefined ? undefined : (at - this.#lookedAt) / 1e3);
-      // If the gateway could not read its counters, this slot is not observed, and the next look covers it too.
+      // If the gateway could not read its counters, this slot is not observed, and the next look counts the requests of
+      // both slots.
       if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
       if (observed === undefined) {
         this.#say('measuring: the first plan comes after the next slot');

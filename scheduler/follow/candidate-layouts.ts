@@ -2,7 +2,7 @@
 import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
 
-/** If replicas have capacity to spare, a layout fills them at most to this share: above it requests queue. */
+/** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
 const TARGET_LOAD = 0.75;
 /**
  * If replicas have no capacity to spare, a layout must reach this share of the largest share of the demand that any

@@ -36,8 +36,8 @@ export class DemandForecaster {
   }
 
   /**
-   * `end`: the slot after the last observed one. `lag`: number of slots from `end` to the first slot that a decision
-   * can still affect.
+   * `end`: the slot after the last observed one. `lag`: number of slots between `end` and the first slot that a
+   * decision can still affect.
    */
   expect(history: History, end: number, lag: number, horizon: number): ExpectedDemand {
     const kinds = history.names.join('\n');

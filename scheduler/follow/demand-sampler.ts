@@ -27,8 +27,8 @@ const WINDOW_SHARE = 0.25;
 /** Assumed delay between a response and its usage record. */
 const REPORT_MS = 1_000;
 /**
- * A slot is observed when at most this share of its requests may still be missing. With short responses this holds at
- * the end of the slot, and the next slot does not wait.
+ * A slot is observed when at most this share of its requests may still be missing. If responses are short, a slot is
+ * observed when it ends; otherwise some slots later.
  */
 const MISSING_SHARE = 0.2;
 /** A slot counts as observed after at most this many further slots, even if its responses take longer. */
@@ -188,7 +188,7 @@ const sameKinds = (a: readonly RequestKind[], b: readonly RequestKind[]): boolea
   a.length === b.length &&
   a.every((kind, i) => kind.name === b[i]?.name && kind.input === b[i]?.input && kind.output === b[i]?.output);
 
-/** Number of the last slots in which some responses may not have ended yet. */
+/** How many of the newest slots are not observed yet, because some of their responses may not have ended. */
 function lagOf({ settleMs }: KindCount, slotS: number): number {
   const slotMs = slotS * 1e3;
   return Math.min(LAG_MAX, Math.max(0, Math.ceil((settleMs + REPORT_MS - MISSING_SHARE * slotMs) / slotMs)));

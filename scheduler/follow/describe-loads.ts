@@ -41,7 +41,7 @@ function growthText(
   indexes: readonly number[],
   nameOf: (option: number) => string,
 ): string[] {
-  // Computed without the preference for quick replicas, because that preference fills quick replicas while others are
+  // Computed without the preference for quick replicas. With it, quick replicas would look full while slower ones are
   // idle.
   const timesWith = (more?: number): number => {
     const rates = indexes.map((i) => problem.options[i]?.rates ?? []);

@@ -31,7 +31,7 @@ export function fitLiveKinds({ lengths, kinds: before }: KindCount): FittedKinds
   if (before.length === fitted.length && fitted.every((kind, i) => isNear(kind, before[i])))
     return described(before, requests);
   const published = fitted.map(({ name, input, output, share }, i) => ({
-    // A kind that stays keeps its name, and therefore its history.
+    // A kind with the same number keeps its name, so that its history of counts continues.
     name: (before.length === fitted.length ? before[i]?.name : undefined) ?? name.slice(0, KIND_NAME_MAX_CHARS),
     input: Math.max(1, input),
     output: Math.max(1, output),

@@ -10,12 +10,12 @@ const RULES_MAX = 499;
 /** New shares are sent only if one differs by more than this, because each change is a line of the audit log. */
 const MOVED = 0.05;
 /**
- * Weight of a node that joins before new shares are sent. It is close to zero, because one request of a kind that does
- * not suit the node blocks it for long. It is above zero, so that the node gets all requests if the known nodes are
- * gone.
+ * Weight of a node that joins before new shares are sent. The weight is close to zero, because one request of a kind
+ * that does not suit the node keeps the node busy for long. It is above zero, so that the node gets all requests if no
+ * known node is left.
  */
 const NEW_NODE = 1e-4;
-/** Shares fill replicas at most to this load; above it requests queue. */
+/** Shares fill replicas at most to this load, because requests queue above it. */
 const FULL = 0.92;
 /** Rates below this many requests/s count as zero. */
 const NO_DEMAND = 1e-3;
@@ -62,8 +62,8 @@ export function kindShares(
       }),
     ),
   );
-  // The last rule applies to kinds that no replica can hold, to nodes that join later, and to sessions beyond the
-  // gateway's bound.
+  // The last rule applies to kinds that no replica can serve, to nodes that join later, and to sessions above the
+  // gateway's maximum number of rules.
   const rest: KindRule = { weight: rules.length > RULES_MAX ? rounded(1 / sessions) : NEW_NODE };
   return { kinds, weights: [...rules.slice(0, RULES_MAX), rest] };
 }

@@ -30,7 +30,7 @@ export class SlotCounts {
     return this.#slots.size === 0 ? undefined : Math.max(...this.#slots.keys());
   }
 
-  /** If the kinds changed, drops all counts, because they are by the old kinds. */
+  /** If the kinds changed, drops all counts, because they were counted by the old kinds. */
   setKinds(kinds: readonly string[]): void {
     if (kinds.join('\n') === this.#kinds.join('\n')) return;
     this.#kinds = kinds;

@@ -73,8 +73,8 @@ export class Decider {
     const said = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, including the switch; the current layout costs ${stayCost.toFixed(1)}`;
-    // A change that only starts replicas interrupts no request, and a pin is an order: neither needs confirmation by
-    // further slots.
+    // A change that only starts replicas interrupts no request, and a pin is an operator's order. Neither of them needs
+    // further slots that confirm it.
     const starts = stopsOf(running, layout) === 0 && startsOf(running, layout) > 0;
     const ordered = problem.models.some(({ pin }) => pin?.some((count, i) => count > 0 && count !== (running[i] ?? 0)));
     // Every request of a model without replicas waits, so any gain is worthwhile.

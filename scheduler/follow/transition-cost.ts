@@ -58,8 +58,9 @@ export function demandShares(
 
 /**
  * Request seconds, that is the number of requests in progress summed over time: over the horizon, and until the
- * remaining backlog has drained. `at`: the step in which the change to `to` is ordered; undefined: the layout stays.
- * Replicas change in waves; those of other waves serve meanwhile.
+ * remaining backlog has drained. A request that no replica can serve counts as UNSERVED_S. `at`: the step in which the
+ * change to `to` is ordered; undefined: the layout stays. Replicas change in waves; replicas of other waves serve
+ * meanwhile.
  */
 export function transitionCost(problem: FollowProblem, to: Layout, at: number | undefined): number {
   return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
@@ -102,8 +103,8 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
     const partS = darkS / parts;
     for (let part = 0; part < parts; part++) {
       const seconds = Math.min(since + dark, (part + 1) * partS) - Math.max(since, part * partS);
-      // Replicas that have already changed serve again; those of the current wave do not serve; the others serve as
-      // before.
+      // New replicas of earlier waves serve. Replicas of the current wave do not serve. Replicas of later waves serve
+      // as before.
       const done = part / parts;
       phase(
         meanwhile(running, to, least, done, Math.min(1, done + Math.max(1, wave) / Math.max(1, ended))),
@@ -137,8 +138,8 @@ function midDemand({ mean, high }: ForecastDemand, step: number): number[] {
 }
 
 /**
- * Mean number of requests in progress, by Little's law: from their latency without queueing, plus the wait of Poisson
- * arrivals at replicas of that load.
+ * Mean number of requests in progress, by Little's law. The time of a request is its latency without queueing, plus the
+ * wait of Poisson arrivals at replicas of that load.
  */
 function servedSeconds({ options }: FollowProblem, { indexes, assignment }: Shares): number {
   return indexes.reduce((sum, i, k) => {

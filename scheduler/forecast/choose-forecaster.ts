@@ -71,15 +71,15 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
 }
 
 /**
- * A chosen method must still beat the last value over this many last slots, because the choice becomes invalid if the
- * mix of requests shifts.
+ * A chosen method is used only while it beats the last value over this many newest slots, because the choice becomes
+ * invalid if the mix of requests shifts.
  */
 const WATCHED_SLOTS = 12;
 const MADE_MAX = 8 * WATCHED_SLOTS;
 /**
  * With `lenient`, the last value replaces a chosen method only if the method's squared error exceeds this multiple of
- * the last value's by more than Poisson's noise. Otherwise the last value would replace a seasonal method between two
- * changes of level, although only the season predicts the next change.
+ * the last value's by more than Poisson's noise. A lower limit would replace a seasonal method between two changes of
+ * level, although only the season predicts the next change.
  */
 const LENIENT = 3;
 

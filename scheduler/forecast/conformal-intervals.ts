@@ -107,7 +107,7 @@ class Calibrated implements FittedForecaster {
 
   /**
    * For steps without known errors, intervals grow with the step like those of a random walk. If no errors are known at
-   * all, they are those of Poisson counts (±1.28σ contains 80 %).
+   * all, the intervals are those of Poisson counts (±1.28σ contains 80 %).
    */
   #width(series: number, step: number, mean: number): { below: number; above: number } {
     const known = this.#widths[series] ?? [];

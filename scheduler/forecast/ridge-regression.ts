@@ -15,7 +15,7 @@ const PENALTY = 0.05;
 
 /**
  * Linear regression on the last slots, with a penalty on the coefficients (Hoerl and Kennard 1970); one regression for
- * each series. A forecast several slots ahead uses those of the slots before it as inputs.
+ * each series. A forecast several slots ahead uses the forecasts of the slots before it as inputs.
  */
 export function ridge({ lags, period }: RidgeOptions): Forecaster {
   return calibrated({
@@ -53,7 +53,7 @@ function fitSeries(series: readonly number[], lags: number, period: number | und
   const from = Math.max(lags, series.length - WINDOWS_MAX);
   const count = series.length - from;
   const width = 1 + lags + (period === undefined ? 0 : 1);
-  // With fewer windows, the coefficients are not determined.
+  // A fit needs at least twice as many windows as coefficients; fewer do not determine the coefficients well.
   if (count < 2 * width) return undefined;
   const scale = series.reduce((sum, value) => sum + value * value, 0) / series.length || 1;
   const normal = Array.from({ length: width }, () => new Float64Array(width));

@@ -31,8 +31,8 @@ interface Choice {
 
 /**
  * Chooses the first template, by name, that accepts this model with this parallelism. The template's parameter for the
- * model is called `model`; `parallelismParameters` describes the parameters for parallelism. All its other parameters
- * must have defaults.
+ * model is called `model`; `parallelismParameters` describes the parameters for parallelism. All other parameters of
+ * the template must have defaults.
  */
 function choose(
   offers: readonly TemplateOffer[],

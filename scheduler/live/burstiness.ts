@@ -11,7 +11,10 @@ const REQUESTS_MIN = 5;
  */
 const POISSON_MIN = 0.3;
 const POISSON_MAX = 1.9;
-/** Bounds of the coefficients of variation that are returned: ten minutes are too few to measure more extreme ones. */
+/**
+ * Bounds of the returned coefficients of variation, because ten counts are too few to measure more extreme
+ * coefficients.
+ */
 const [CV_MIN, CV_MAX] = [0.3, 4];
 
 const answerSchema = z.object({

@@ -97,8 +97,8 @@ export async function liveNodes(
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
-    // Current gateways list no node with so large a number of GPUs. If one does, the plan must continue without this
-    // node.
+    // A node with more GPUs than GPUS_MAX is left out, so that the plan continues without it. Current gateways list no
+    // such node.
     if (gpus > GPUS_MAX) {
       log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: skipped`);
       return [];
@@ -160,7 +160,7 @@ export function inventoryOf(
   }
   const kept = [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX);
   if (kept.length < pools.size)
-    log(`${pools.size - kept.length} rare kinds of node are skipped: a plan uses at most ${POOLS_MAX}`);
+    log(`${pools.size - kept.length} rare kinds of node are skipped: a plan uses at most ${POOLS_MAX} kinds`);
   const ids = new Set(kept.map(({ id }) => id));
   return { pools: kept, running: [...running.values()].filter(({ pool }) => ids.has(pool)) };
 }

@@ -100,8 +100,8 @@ function observedOf(
 }
 
 /**
- * Precision that the first node that serves the model claims. Undefined if no node claims one, or if it is unknown to
- * this version.
+ * The first precision that a node claims for the model's weights and that this version knows; undefined if there is
+ * none.
  */
 function servedWeights(
   nodes: readonly PlacementNode[],

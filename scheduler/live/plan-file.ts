@@ -11,7 +11,7 @@ export interface PlanFilePlacement {
   model: string;
   replicas: number;
   pool?: string;
-  /** Class of the GPUs. If both it and `tp` are absent, the factory chooses. */
+  /** Class of the GPUs. If `gpu` and `tp` are both absent, the factory chooses the GPUs. */
   gpu?: string;
   tp?: number;
   spread?: Parallelism;

@@ -15,8 +15,8 @@ const TIER_AVAILABILITY = { stable: 0.999, volatile: 0.9 } as const;
 const nodeAvailability = (pool: Pool): number => pool.availability ?? TIER_AVAILABILITY[pool.tier ?? 'stable'];
 
 /**
- * Share of the time that at least one replica of a model is available, if nodes fail independently. Replicas that may
- * be on one node are assumed to be on one node.
+ * Share of the time that at least one replica of a model is available, if nodes fail independently. Replicas that fit
+ * on one node are assumed to share it, and to fail together.
  */
 function modelAvailability(
   demand: Demand,

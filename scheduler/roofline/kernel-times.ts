@@ -50,7 +50,8 @@ export function pNorm(a: number, b: number, p: number): number {
 function wireOf(gpus: number, gpu: GpuType, links: Calibration['links']): { latency: number; oneWay: number } {
   const joined = gpus <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
-  // In a mesh of n GPUs, each GPU has wires to n-1 others. In a group of t GPUs, it uses those to t-1 of them.
+  // In a mesh of n GPUs, each GPU has wires to n-1 others. In a group of t GPUs, each uses only its wires to the other
+  // t-1 GPUs of the group.
   const wires = gpu.linkMesh > 1 && gpus <= gpu.linkMesh ? (gpus - 1) / (gpu.linkMesh - 1) : 1;
   const { latency_us, bandwidth } = link.gpus?.[String(gpus)] ?? link;
   const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * bandwidth;

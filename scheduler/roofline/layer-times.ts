@@ -20,8 +20,8 @@ import { gpusOf, spreadOf } from './parallelism.ts';
 
 /**
  * Seconds that all layers of one replica take, by their parts. A pipeline of p stages processes p batches concurrently.
- * So a round in which every sequence gains a token takes as long as a batch with a p-th of the tokens takes through all
- * stages.
+ * Each batch has a p-th of the tokens. So a round, in which every sequence gains a token, takes as long as one such
+ * batch takes to pass all stages.
  */
 export class LayerTimes {
   readonly head: Gemm;

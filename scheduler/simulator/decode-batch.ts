@@ -4,8 +4,8 @@ import type { Sequence } from './sequence.ts';
 
 /**
  * The decoding batch of one replica. All its sequences gain a token per step, so the batch is described by its size,
- * its context and the steps at which its sequences end. A sequence joins with the blocks that it has, and gets those of
- * later steps here. When it ends, the caller frees its blocks.
+ * its context and the steps at which its sequences end. A sequence that joins has blocks for its tokens so far; the
+ * batch takes the blocks for later tokens. When a sequence ends, the caller frees its blocks.
  */
 export class DecodeBatch {
   readonly #blocks: KvBlocks;

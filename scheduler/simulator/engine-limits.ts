@@ -51,6 +51,6 @@ export const DEFAULT_LIMITS: SimulatedEngineLimits = {
 
 /**
  * Limits of the vLLM that OpenTela's paper measured, with `--no-enable-chunked-prefill --no-enable-prefix-caching
- * --async-scheduling`. It never cuts a prompt.
+ * --async-scheduling`. With them, a prompt is never divided over several steps.
  */
 export const PAPER_LIMITS: SimulatedEngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

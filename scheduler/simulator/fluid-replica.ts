@@ -97,7 +97,8 @@ export class Fluid implements FluidLike {
 
   /**
    * The state at maximum throughput. If memory is full, an engine preempts sequences and computes them again. Averages
-   * do not show this loss, so the rate is multiplied by `FULL_MEMORY` or `FULL_BATCH`.
+   * do not show this loss, so the rate is multiplied by `FULL_MEMORY`. If the engine's limit bounds the batch, it is
+   * multiplied by `FULL_BATCH`.
    */
   saturated(): FluidState {
     const state = this.#state(this.batchMax, 0);

@@ -57,7 +57,7 @@ export class KvBlocks {
     this.free += blocks;
   }
 
-  /** A sequence with `tokens` tokens begins to decode at `step`. Returns its phase. */
+  /** Adds a sequence with `tokens` tokens that begins to decode at `step`. Returns its phase. */
   join(tokens: number, step: number): number {
     if (!this.#growing) return 0;
     const phase = (((tokens - step) % this.blockTokens) + this.blockTokens) % this.blockTokens;

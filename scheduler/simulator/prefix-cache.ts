@@ -56,7 +56,7 @@ export class PrefixCache {
   /** Unpins the blocks of a sequence that ended. Returns how many of them no sequence uses any more. */
   release(hashes: readonly number[]): number {
     let idle = 0;
-    // The last block first, so that it is evicted before the blocks on which it depends.
+    // Releases the last block first, so that it is evicted before the blocks on which it depends.
     for (const hash of [...hashes].reverse()) {
       const users = this.#users.get(hash);
       if (users === undefined) continue;

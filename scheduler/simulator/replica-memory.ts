@@ -21,8 +21,8 @@ export class ReplicaMemory {
   }
 
   /**
-   * True if there is memory for the sequence. Looks up its prefix first, because blocks that other sequences use now
-   * take no further memory.
+   * True if there is memory for the sequence. Looks up the prefix first: blocks that other sequences already use need
+   * no further memory.
    */
   fits(sequence: Sequence): boolean {
     const { hashes } = sequence;

@@ -34,8 +34,8 @@ const SAMPLE = 1200;
 const SAMPLE_MAX = 20_000;
 const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
 /**
- * A simulated backlog has this multiple of those requests. A capacity decides between plans, so half a percent less
- * error is worth the milliseconds.
+ * A simulated backlog has this many times as many requests as other simulations. The longer simulation lowers the error
+ * of a capacity by half a percent, which is worthwhile because capacities decide between plans.
  */
 const BACKLOG_SAMPLES = 4;
 

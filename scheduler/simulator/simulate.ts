@@ -70,7 +70,7 @@ interface Times {
 export function simulate(simulation: Simulation): SimulationResult {
   const { requests } = simulation;
   if (simulation.groups.every(({ replicas }) => replicas === 0))
-    throw new SchedulerError('bad_input', `${simulation.model}: no replica`);
+    throw new SchedulerError('bad_input', `${simulation.model}: the simulation has no replica`);
   const arrival = requests.arrival;
   if (simulation.prefill === undefined) {
     const stage = new Stage(simulation, simulation.groups, requests.count);

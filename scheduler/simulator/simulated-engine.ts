@@ -217,7 +217,7 @@ export class SimulatedEngine {
     return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#memory.fits(head);
   }
 
-  /** Refuses the first request of the queue: nothing runs and it still does not fit, so it never will. */
+  /** Refuses the first request of the queue. It does not fit although no other request runs, so it can never fit. */
   #refuse(): void {
     const head = this.#queue.head;
     if (head === undefined) return;
@@ -271,8 +271,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Throws, because a loop without progress would block the caller. This cannot happen while blocks are counted
-   * correctly.
+   * Called if a step has no work, which is impossible if blocks are counted correctly. Throws, because a loop without
+   * progress would block the caller.
    */
   #stuck(): void {
     throw new Error('a simulated step has no tokens');

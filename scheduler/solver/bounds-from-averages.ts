@@ -14,12 +14,13 @@ import type { Curve } from './planning-problem.ts';
 const CAPACITY_OPTIMISM = 1.5;
 /**
  * If the same requests were simulated on another GPU, a tighter bound applies: the ratio of simulated capacity to
- * averages is at most this multiple of that GPU's ratio. The engine's limit of sequences must bound both batches.
+ * averages is at most this multiple of that GPU's ratio. This applies if the engine's limit of sequences bounds the
+ * batch on both GPUs.
  */
 const CAPACITY_SPREAD_FULL = 1.1;
 /**
- * As `CAPACITY_SPREAD_FULL`, if memory bounds both batches. Pairs have no tighter bound: either engine may limit a
- * pair, so the ratio of one pair reveals little about others.
+ * As `CAPACITY_SPREAD_FULL`, if memory bounds both batches. Pairs have no tighter bound, because either engine may
+ * limit a pair, so that the ratio of one pair reveals little about other pairs.
  */
 const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the capacity by averages. */
@@ -27,8 +28,8 @@ const CAPACITY_MIN = 0.75;
 /** A simulated latency is at least this share of the latency by averages, which includes no queueing. */
 const LATENCY_OPTIMISM = 0.8;
 /**
- * As `LATENCY_OPTIMISM`, for a model with experts. An expert is read once for all tokens that need it, so a batch of
- * varying size takes less time than a batch of the mean size.
+ * As `LATENCY_OPTIMISM`, for a model with experts. The factor is lower, because an expert is read once for all tokens
+ * that need it: on average, batches of varying size take less time than a batch of the mean size.
  */
 const EXPERTS_LATENCY_OPTIMISM = 0.45;
 /**

@@ -205,8 +205,8 @@ export class Columns {
     });
     this.#problem.demands.forEach((_, m) => {
       const mine = columns.filter((_column, k) => this.#columns[k]?.model === m).map((column) => [column, 1] as const);
-      // The cost of missing configurations is so high that they are used only while no combination of known
-      // configurations fits.
+      // In the relaxation, a model may have no configuration. The cost of that is so high that it happens only while no
+      // combination of known configurations fits the pools.
       const missing = integer ? [] : [[program.column(this.#missing, 0, 1), 1] as const];
       program.row(1, 1, [...mine, ...missing]);
     });

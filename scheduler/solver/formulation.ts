@@ -48,7 +48,10 @@ const FREE_GPU_BONUS = 1e-7;
  * Weight of a USD per hour if the number of GPUs is minimized: among plans with equally many GPUs, the cheapest wins.
  */
 const USD_BESIDE_GPUS = 1e-4;
-/** The cost of all replicas counts as less than this many GPUs, so that a bound may be rounded up to whole GPUs. */
+/**
+ * The cost of all replicas together weighs at most this many GPUs in the objective. It is below one half, so that a
+ * bound may be rounded up to whole GPUs.
+ */
 const USD_AS_GPUS = 0.4;
 /** Weight of a GPU if the cost is minimized: among plans of equal cost, the one with the fewest GPUs wins. */
 const GPUS_BESIDE_USD = 1e-4;

@@ -16,13 +16,13 @@ const SEARCH_ROUNDS = 4;
 const LINEAR_MIN_S = 10;
 /** Share of a goal's time for the first search, which fills and exchanges replicas. */
 const EXCHANGE_SHARE = 0.1;
-/** In this share of a goal's time, column generation simulates options before it chooses whole configurations. */
+/** For this share of a goal's time, column generation simulates options. Then it chooses whole configurations. */
 const REFINE_SHARE = 0.6;
 /** Minimum time for greedy filling, which takes a few hundred milliseconds for a hundred models. */
 const FILL_MIN_MS = 500;
 /**
- * Share of a goal's time for one branch and cut: the options of its plan must be simulated before another one is
- * worthwhile.
+ * Share of a goal's time for one branch and cut. The rest is for simulating the options of its plan, and for another
+ * branch and cut with the results.
  */
 const BRANCH_SHARE = 0.5;
 
@@ -62,7 +62,7 @@ export class GoalSolver {
   #columns: Columns | undefined;
   /** Shadow prices with which column generation starts. */
   #start: readonly number[] | undefined;
-  /** The share that fractions of configurations reached in the last round. */
+  /** The share that the relaxation, which may use fractions of configurations, reached in the last round. */
   #fits = 0;
 
   /** `deadline`: time by performance.now. */
@@ -85,8 +85,8 @@ export class GoalSolver {
   /** `known`: a plan to start from. */
   async solve(known?: Counts): Promise<GoalOutcome> {
     const { settings } = this.#context;
-    // If a large problem minimizes latency, its relaxation has a curve for each option. Solving it takes longer than
-    // its shadow prices save in column generation.
+    // Skipped for a large problem that minimizes latency: its relaxation has a curve for each option, so solving it
+    // takes longer than its shadow prices save in column generation.
     if (this.#small || this.#goal.kind !== 'latency') {
       if (!(await this.#linear())) return this.#outcome(true);
       this.#start = this.#prices();
@@ -229,7 +229,10 @@ export class GoalSolver {
     return went;
   }
 
-  /** `late`: a plan is needed now, even if it uses estimates. */
+  /**
+   * `late`: true if time is short, so that configurations are chosen even if some options of the relaxation were not
+   * simulated.
+   */
   async #chooseColumns(late: boolean): Promise<'again' | 'done' | 'impossible'> {
     const columns = this.#columnsOf(this.#problem);
     const until = performance.now() + this.#leftS * 0.6e3;

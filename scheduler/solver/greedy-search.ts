@@ -3,9 +3,8 @@ import { isStable, needsStable, replicaPrice, type SolverProblem, usdPerHour } f
 import { packingRows } from './packing-constraints.ts';
 
 /**
- * Finds options that no optimal plan needs. If latency does not count, these are options that can be replaced by
- * replicas on fewer GPUs each: together they serve at least as much on the same GPUs, pack at least as well, and come
- * in finer steps.
+ * Marks options that other options can replace: replicas of the other option need fewer GPUs each, and on the same GPUs
+ * they serve at least as many requests. Marks none if the goal is `latency` or `placed`.
  */
 function findDominated({ options, pools, usable, goal }: SolverProblem): boolean[] {
   if (goal.kind === 'latency' || goal.kind === 'placed') return options.map(() => false);
@@ -23,8 +22,8 @@ function findDominated({ options, pools, usable, goal }: SolverProblem): boolean
 }
 
 /**
- * Greedy filling and exchange of replicas, starting from given counts. It finds a first plan, and the effect of single
- * exchanges. It computes the cost of one model at a time, so that a trial takes microseconds.
+ * Finds a first plan by adding and exchanging replicas greedily, starting from given counts, and computes the effect of
+ * single exchanges. A trial computes the cost of one model only, so it takes microseconds.
  */
 export class Search {
   readonly counts: number[];
@@ -131,7 +130,10 @@ export class Search {
     this.#costs[m] = this.#cost(m);
   }
 
-  /** Adds the replica that lowers the cost most per GPU, until none lowers it or until `deadline` (performance.now). */
+  /**
+   * Adds replicas one by one, each time a replica of the option that lowers the cost most per GPU, until no option
+   * lowers it or until `deadline` (performance.now).
+   */
   fill(deadline: number): void {
     const { options } = this.#problem;
     const gain = (o: number) => -this.#trial(o, 1) / Math.max(1e-9, this.#price[o] ?? 1);
@@ -167,8 +169,8 @@ export class Search {
     const saved = [...this.counts];
     this.#commit(o, -1);
     const { pool, demand } = options[o] ?? {};
-    // Only options in the pool of the freed GPUs, and options of the model that lost a replica, can gain. The freed GPUs
-    // of a large replica may hold several small ones.
+    // Only options in the pool of the freed GPUs, and options of the model that lost a replica, can lower the cost now.
+    // This is repeated, because the freed GPUs of a large replica may hold several small replicas.
     for (let round = 0; round < 8; round++) {
       let best = -1;
       let gain = 1e-9;

@@ -9,15 +9,15 @@ export interface Segment {
 }
 
 /**
- * Between two simulated loads, latency is assumed linear in the load; these chords of `rate * latency` approximate
- * that.
+ * Latency is assumed linear in the load between two simulated loads, so `rate * latency` is curved there. It is
+ * approximated by chords between points at these shares of the first simulated load above 0.
  */
 const CHORDS_BELOW_FIRST = [0.15, 0.4, 0.7];
 
 /**
- * The lower convex hull of `rate -> rate * latency`. Otherwise noise of a simulation would create a point that no
- * mixture of its neighbors should beat, and the linear program would be inexact. `points` begin at rate 0, with the
- * latency of a request without load.
+ * The lower convex hull of `rate -> rate * latency`. It drops points that simulation noise put above the line between
+ * their neighbors. The linear program is exact only for convex curves. `points` begin at rate 0, with the latency of a
+ * request without load.
  */
 export function hull(points: Curve): Curve {
   const kept: { rate: number; cost: number }[] = [{ rate: 0, cost: 0 }];
@@ -36,7 +36,7 @@ export function hull(points: Curve): Curve {
   return kept.map(({ rate, cost }) => ({ rate, latencyS: rate === 0 ? alone : cost / rate }));
 }
 
-/** Below the first simulated load above 0, `rate * latency` is curved: adds a few points in between. */
+/** Adds a few points below the first simulated load above 0, because `rate * latency` is curved there. */
 function chords(points: Curve): Curve {
   const [alone, first] = points;
   if (alone === undefined || first === undefined || alone.rate !== 0 || !Number.isFinite(alone.latencyS)) return points;

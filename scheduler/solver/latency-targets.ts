@@ -12,8 +12,8 @@ export const HEADROOM_LOAD = 0.85;
 const INTERACTIVE_FIRST_S = 2;
 const INTERACTIVE_TOKENS_PER_S = 20;
 /**
- * The target for a person is at least this multiple of the model's latency without load on the fastest available GPU.
- * Otherwise no GPU could meet the target of a slow model.
+ * The target of an interactive model is at least this multiple of the model's latency without load on the fastest
+ * available GPU, because otherwise no GPU could meet the target of a slow model.
  */
 const SLOWEST = 2;
 
@@ -31,7 +31,10 @@ export interface LatencyTarget {
   asked: boolean;
 }
 
-/** `options`: this model's options by estimates, so that the target does not change while they are simulated. */
+/**
+ * `options`: this model's options with estimated latencies. With simulated latencies, the target would change while
+ * options are simulated one after another.
+ */
 export function latencyTarget(demand: Demand, options: readonly Option[], settings: PlanOptions): LatencyTarget {
   // The latency of a model of unknown shape is unknown.
   if (demand.model.opaque === true) return { latencyS: Number.POSITIVE_INFINITY, asked: false };

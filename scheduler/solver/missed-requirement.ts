@@ -51,8 +51,8 @@ async function leastLatency(context: SolverContext): Promise<number | undefined>
       context.settings.objective === 'latency'
         ? ({ kind: 'latency', share: 1 } as const)
         : ({ kind: 'replicas' } as const);
-    // Estimates are better than simulations, so the replicas of the solution are simulated until their capacity still
-    // suffices.
+    // Estimates are better than simulations. So the options that the solution uses are simulated and the program is
+    // solved again, until the solution uses only simulated options.
     for (;;) {
       const { program, replicas } = formulate(problemOf({ ...context, targets }, goal));
       const { values } = await solve(program, { timeLimitS: SECONDS, gap: 0, seed: 1, relaxed: true });

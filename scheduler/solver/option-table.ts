@@ -23,13 +23,13 @@ import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from '
 import { replicaProfile } from './profile-cache.ts';
 
 /**
- * Minimum number of sequences of a replica under overload, if there is a choice: a replica that holds fewer ends its
- * share of a backlog early or late by chance.
+ * Minimum number of sequences of a replica under overload, if such options exist. A replica that holds fewer sequences
+ * ends its share of a backlog early or late by chance.
  */
 const SEQUENCES_OVERLOAD = 8;
 
 interface Known {
-  /** Step model; if the replica is a pair, of its decode engine. */
+  /** Step model of the replica or, if the replica is a pair, of its decode engine. */
   step: StepModel;
   prefill: PrefillSide | undefined;
   averages: Averages;
@@ -49,7 +49,10 @@ export class OptionTable {
   readonly #settings: PlanOptions;
   readonly #known = new Map<Option, Known>();
   readonly #measured = new Set<Option>();
-  /** The highest ratio of a simulated capacity to averages, by model and by what limits the throughput. */
+  /**
+   * The highest ratio of a simulated capacity to the capacity by averages, by model and by the limit of the throughput
+   * (see `Averages.limit`).
+   */
   readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
   /** Number of options that were simulated. */
@@ -116,7 +119,7 @@ export class OptionTable {
       const here = rows.filter(
         ({ gpu, tp }) => gpu === pool.gpu.id && tp <= pool.gpusPerNode && (pool.allows?.(id, { tp }) ?? true),
       );
-      // Rows of the operator come last and replace other rows of the same parallelism.
+      // Measurements of the operator come last in `here`, so they replace others with the same `tp`.
       for (const { tp, rate, ...how } of new Map(here.map((row) => [row.tp, row])).values()) {
         const points = [0, rate].map((load) => ({ rate: load, latencyS: 0 }));
         const seen = 'observed' in how ? { observed: true as const } : {};

@@ -69,8 +69,8 @@ export function packsInto(
     let left = replicas;
     for (let free = size; free <= gpusPerNode && left > 0; free++) {
       const here = withFree[free] ?? 0;
-      // A node that takes a replica would count among fuller nodes, which this loop has already passed. So it is filled
-      // completely here.
+      // After a node took a replica, it would count among the fuller nodes, which this loop has already passed. So a
+      // node gets all replicas of this size that fit at this step.
       const each = Math.floor(free / size);
       const filled = Math.min(here, Math.floor(left / each));
       withFree[free] = here - filled;

@@ -8,7 +8,10 @@ type Profile = ReturnType<typeof profile>;
 
 /** Maximum number of profiles that are remembered. A plan of 100 models and 12 kinds of GPU needs about 3,000. */
 const REMEMBERED_MAX = 4_000;
-/** Distributions given as more samples than this are not compared; their profiles are not cached. */
+/**
+ * Profiles are not cached if a distribution has more samples than this, because the key of the cache contains all of
+ * them.
+ */
 const SAMPLES_MAX = 1_000;
 
 const known = new Map<string, Profile>();

@@ -24,8 +24,8 @@ interface Configuration {
 }
 
 /**
- * Maximum number of nodes of one search tree. When they are used up, the search becomes less exact, and its bound
- * lower.
+ * Maximum number of nodes of one search tree before the next tolerance applies, which makes the search less exact and
+ * its bound lower.
  */
 const SEARCH_NODES_MAX = 4_000;
 /**
@@ -75,7 +75,8 @@ export function cheapest(items: readonly Item[], rate: number): Configuration | 
     for (let n = Math.min(item.most, Math.ceil(left / item.rate - 1e-7)); n >= 0; n--) {
       const rest = left - n * item.rate;
       const now = cost + n * item.price;
-      // Later items cost at least as much per request/s, so fewer replicas of this item only raise the cost.
+      // The rest would be served by later items, which cost at least as much per request/s. So fewer replicas of this
+      // item only raise the cost.
       if (now + (rest <= enough ? 0 : rest * next) >= best * (1 - effort.tolerance)) {
         if (best < Number.POSITIVE_INFINITY && rest > enough) break;
         if (rest > enough) return;
@@ -129,7 +130,7 @@ export function quickest(
     const go = (n: number): boolean => {
       const joined = joinedWith(curve, item, n);
       const now = cost + n * item.price;
-      // The cost is convex in n: if it is too high for n, it is even higher for more replicas of this item.
+      // The cost is convex in n: if it is too high for n replicas of this item, it is even higher for more replicas.
       if (now + served(joined, rate, next) >= best * (1 - effort.tolerance)) return false;
       tried[item.at] = n;
       look(i + 1, joined, now);

@@ -15,13 +15,13 @@ const CLOSE = 0.004;
 const WHOLE = [0.995, 0.985, 0.97, 0.95, 0.92, 0.88];
 /** Time limit for choosing whole configurations for one share, seconds. */
 const CHOOSE_S = 3;
-/** Use of a pool up to which it counts as not exceeded; above 1 because of rounding errors. */
+/** A pool counts as exceeded if its use is above this. The value is slightly above 1 because of rounding errors. */
 const FULL = 1 + 1e-6;
 
 /**
  * Finds the largest share that every model reaches, for problems too large for branch and cut. For a given share, each
- * model needs a configuration that reaches it. Either the pools hold all these configurations or they do not, and
- * bisection finds the largest share for which they do.
+ * model needs a configuration that reaches it. Bisection finds the largest share for which the pools hold all these
+ * configurations.
  */
 export class ShareSearch {
   readonly #problem: SolverProblem;

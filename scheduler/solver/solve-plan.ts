@@ -71,7 +71,7 @@ export async function solvePlan(
     throw new SchedulerError('infeasible', whyInfeasible(planned.outcome.problem));
   const done = planned.counts === undefined ? inTime(context, planned.outcome) : planned;
   const { outcome, counts } = done;
-  // A plan without replicas, if replicas may be reclaimed, would end all running ones.
+  // If replicas may be reclaimed, a plan without replicas would end all running replicas.
   if (
     counts === undefined ||
     counts.every((n) => n === 0) ||
@@ -122,8 +122,8 @@ async function asPlanned(context: SolverContext, started: number, deadline: numb
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
   const serving = await anyServing(context, until);
-  // If this plan meets the requirements, no time must be kept for a plan that falls short: all of it is for a better
-  // one.
+  // If this plan meets the requirements, the remaining time is used for a better one. No time is needed for a plan that
+  // falls short of the requirements.
   const certain = serving !== undefined && Number.isFinite(planValue(problemOf(context, goal), serving).value);
   const first = await new GoalSolver(context, goal, certain ? deadline : until).solve(serving);
   if (first.counts !== undefined && Number.isFinite(first.value))
@@ -191,8 +191,8 @@ function inTime(context: SolverContext, first: GoalOutcome): Done {
 const GREEDY_MAX_MS = 2_000;
 
 /**
- * Removes replicas that improve the objective by almost nothing. One half of the gap is for the solver, the other for
- * these removals.
+ * Removes replicas that hardly improve the objective. The removals may use half of the allowed gap; the solver uses the
+ * other half.
  */
 function trimmed(outcome: GoalOutcome, shortfall: Shortfall | undefined, impossible: boolean): Done {
   const { problem, counts = [] } = outcome;

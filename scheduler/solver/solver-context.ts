@@ -8,8 +8,8 @@ import type { Counts, Demand, PlanOptions, Pool } from './planning-problem.ts';
 /** If a problem has more integers than this, branch and cut by HiGHS hardly improves on the search within a minute. */
 const BRANCH_MAX = 400;
 /**
- * If such a large problem has at least this many models, column generation improves on the search, because pools
- * connect the models only loosely.
+ * If a problem with more integers than BRANCH_MAX has at least this many models, column generation improves on the
+ * search, because models are connected only through the pools.
  */
 const COLUMNS_MODELS_MIN = 20;
 
@@ -62,8 +62,8 @@ export const relativeGap = (value: number, bound: number): number =>
     : 1;
 
 /**
- * Rounds a bound up to whole GPUs, because a bound of 1.3 GPUs is a bound of 2. The money in the objective adds less
- * than half a GPU, see `replicaPrice`.
+ * Rounds a bound up to whole GPUs: a plan that needs at least 1.3 GPUs needs at least 2. Half a GPU is subtracted
+ * first, because the cost in the objective adds less than that, see `replicaPrice`.
  */
 export function tightened(bound: number, { goal, settings }: SolverProblem): number {
   if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;

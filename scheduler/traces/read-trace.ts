@@ -64,7 +64,7 @@ function formatOrThrow(first: string, path: string): Format {
   try {
     found = formatOf(first);
   } catch {
-    // The error below covers it.
+    // The error below also covers a file that cannot be read.
   }
   if (found !== undefined) return found;
   throw new SchedulerError(
@@ -100,7 +100,7 @@ function* linesOf(path: string): Generator<string> {
       const lines = (rest + decoder.write(chunk.subarray(0, size))).split(/\r?\n/);
       rest = lines.pop() ?? '';
       if (rest.length > LINE_CHARS_MAX)
-        throw new SchedulerError('bad_input', `${path}: a line of more than ${LINE_CHARS_MAX} characters`);
+        throw new SchedulerError('bad_input', `${path} has a line of more than ${LINE_CHARS_MAX} characters`);
       yield* lines;
     }
     yield rest + decoder.end();

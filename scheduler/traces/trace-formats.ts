@@ -231,7 +231,8 @@ function numberOf(value: unknown): number {
 
 function objectOf(line: string): Record<string, unknown> {
   const value: unknown = JSON.parse(line);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('not a JSON object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Error('the line is not a JSON object');
   return Object.fromEntries(Object.entries(value));
 }
 
@@ -250,7 +251,10 @@ export function withRelativeArrivals(rows: TraceRow[], dated: boolean, what: str
   return rows.map((row) => {
     const arrival = row.arrival - first;
     if (arrival > TRACE_MAX_S)
-      throw new SchedulerError('bad_input', `${what}: a request ${arrival.toExponential(2)} s after the first`);
+      throw new SchedulerError(
+        'bad_input',
+        `${what}: a request arrives ${arrival.toExponential(2)} s after the first; arrivals must be in seconds`,
+      );
     return { ...row, arrival };
   });
 }

@@ -18,7 +18,8 @@ const LIMIT = 0.06;
 /**
  * Seconds of a case on one GPU. The section below compares an RTX 3090 with an H100. The authors' notebook (OpenTela,
  * contrib/plots/plot_simulator.ipynb at e059134) has the facts that the paper omits: the model is Llama-2-7B, the H100
- * is an NVL, and a time is the prompt's plus response tokens times the time per token, so no request waits for memory.
+ * is an NVL, and a time is the time of the prompt plus the number of response tokens times the time per token. So no
+ * request waits for memory.
  */
 function seconds(
   catalogue: HardwareCatalogue,

@@ -12,9 +12,10 @@ const LIMIT = 0.12;
 const RUNS_MIN = 8;
 
 /**
- * Runs with an incorrect published description, or that this simulator does not model; shown but not counted. NVIDIA's
- * fp8 runs of the 8B model would need 1.6 PFLOP/s of an H200 for prompts only, 80 % of its peak. With 512 concurrent
- * requests, the figures are those of several replicas. Qwen3-235B ran on expert kernels that were not tuned for it.
+ * Returns why a run is shown but not counted: its published description is incorrect, or this simulator does not model
+ * it. NVIDIA's fp8 runs of the 8B model would need 1.6 PFLOP/s of an H200 for prompts only, 80 % of its peak. With 512
+ * concurrent requests, the figures are those of several replicas. Qwen3-235B ran on expert kernels that were not tuned
+ * for it.
  */
 function notCounted(run: PublishedRun): string | undefined {
   if (run.by === 'NVIDIA' && run.weights === 'fp8')

@@ -39,7 +39,7 @@ interface Point {
 function llamaPoints(): Point[] {
   const { decode, prefill } = measuredLlama13b();
   const decodes = decode.batch.map((batch, i): Point => {
-    // Mean context over the response's steps: on average, half of the response is in it.
+    // Mean context over the steps of a response: the prompt and, on average, half of the response.
     const context = batch * (decode.input + decode.output / 2);
     return {
       name: `batch ${batch}`,

@@ -9,8 +9,8 @@ interface Clusters {
 }
 
 /**
- * Maximum number of rounds of Lloyd's algorithm, which normally ends long before. The bound stops a cycle between equal
- * distances.
+ * Maximum number of rounds of Lloyd's algorithm, which normally ends much earlier. With equal distances it could repeat
+ * the same rounds forever.
  */
 const ROUNDS_MAX = 60;
 /** Number of starts from different seeds, because a single start of k-means++ sometimes ends in a poor optimum. */

@@ -56,7 +56,8 @@ const pointOf = ({ input, output }: KindLengths): Point => [
  * @throws SchedulerError `bad_input` without requests
  */
 export function fitKinds(requests: readonly KindLengths[], { most, seed, previous }: KindOptions): FittedKind[] {
-  if (requests.length === 0) throw new SchedulerError('bad_input', 'no requests to find kinds in');
+  if (requests.length === 0)
+    throw new SchedulerError('bad_input', 'there are no requests to which kinds could be fitted');
   const points = sample(requests, seed).map(pointOf);
   const before = previous?.map(pointOf);
   const fits = Array.from({ length: most }, (_, i) => kMeans(points, i + 1, seed, startFor(i + 1, before)));
@@ -148,7 +149,7 @@ function evenly<T>(all: readonly T[], most: number): T[] {
 
 /**
  * Names the kinds: prompts and responses are long or short relative to the middle of all centroids. If two kinds would
- * have the same name, their tokens are added.
+ * have the same name, the names also contain the numbers of tokens.
  */
 function namesOf(centroids: readonly Point[]): string[] {
   const middle = (axis: 0 | 1) => centroids.reduce((sum, one) => sum + one[axis], 0) / Math.max(1, centroids.length);

@@ -7,8 +7,8 @@ export interface OnlineForecast {
 /** Weight of the newest slot in exponential smoothing, as in the simulator. */
 const WEIGHT = 0.3;
 /**
- * Bounds of a forecast, as multiples of the recent level: even a forecast that is wrong by a factor of ten neither
- * stops busy regions nor starts all of them.
+ * Bounds of a forecast, as multiples of the recent level. Because of them, even a forecast that is wrong by a factor of
+ * ten neither stops busy regions nor starts all regions.
  */
 const [TRUST_LEAST, TRUST_MOST] = [0.7, 3];
 

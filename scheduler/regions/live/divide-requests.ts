@@ -29,8 +29,8 @@ const STEPS = 100;
 
 /**
  * min ⟨cost, x⟩ + smoothness · ‖x − previous‖² over shares x that sum to 1. Load above a region's capacity costs
- * `OVERLOAD_COST` a second. The multiplier of the condition on the sum determines each share, and each share grows with
- * it, so that bisection finds it.
+ * `OVERLOAD_COST` a second. The Lagrange multiplier of the sum determines each share, and each share grows with the
+ * multiplier. So bisection finds the multiplier for which the sum is 1.
  */
 export function divideRequests(problem: DivisionProblem): Division {
   const { requests, cost, load, capacity, previous, smoothness } = problem;

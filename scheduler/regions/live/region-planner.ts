@@ -58,7 +58,7 @@ export interface LivePlan {
   notes: string[];
 }
 
-/** A plan uses at most this share of a node's time: above it requests queue. */
+/** A plan uses at most this share of a node's time, because requests queue above it. */
 const USE_MAX = 0.9;
 /** Power of a busy and of an idle node, as shares of its power limit; as in the simulator (`world/hardware.ts`). */
 const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
@@ -233,7 +233,8 @@ function solve(
   { slotS, smoothness }: Solving,
 ): { shares: number[]; overload: number } {
   const { shares, overload } = divideRequests({
-    // Without demand, the shares still move to the place that would answer the next request best.
+    // At least a tiny demand is planned, so that the shares of a model without demand still move to the place that
+    // would answer the next request best.
     requests: Math.max(expected, 1e-3),
     cost,
     load: places.map(({ serviceS }) => serviceS),

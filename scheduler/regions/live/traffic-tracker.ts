@@ -52,10 +52,13 @@ const SERVICE_SLOTS = 20;
  * each other would oscillate.
  */
 const OTHERS_WEIGHT = 0.3;
-/** A mean of fewer responses, or a quantile of fewer round trips, is too inaccurate. */
+/**
+ * Minimum number of responses for a mean, and of round trips for a quantile. With fewer, the result is too inaccurate.
+ */
 const ANSWERS_MIN = 5;
 /**
- * Quantile of the measured round trips that counts. It is low because load at the gateway lengthens the longer ones.
+ * Quantile of the measured round trips that counts. The quantile is low, because load at the gateway lengthens the long
+ * round trips.
  */
 const ROUND_TRIP_QUANTILE = 0.25;
 /**

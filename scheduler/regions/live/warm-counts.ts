@@ -12,7 +12,7 @@ const CHANGE_MAX = 0.25;
 /** Consecutive slots with a lower target before the first context ends, because a start costs minutes. */
 const IDLE_SLOTS = 4;
 const COUNT_MAX = 10_000;
-/** A forecast below this many requests per slot is only the decaying remainder of past demand. */
+/** A lower forecast, in requests per slot, counts as zero: it is only the decaying remainder of past demand. */
 const REQUESTS_MIN = 0.01;
 
 interface Kept {
