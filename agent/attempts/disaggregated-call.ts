@@ -210,12 +210,11 @@ export class DisaggregatedCall implements EngineCall {
       onHead: (status, headers, sized) => {
         onHead();
         this.#giveBack();
+        // No engine needs the keys and values of the prefill engine any more.
+        if (status >= 400) for (const call of this.#calls) if (call !== this.#decode) call.abort();
         events.onHead(status, headers, sized);
       },
-      onError: (code, message) => {
-        this.#giveBack();
-        events.onError(code, message);
-      },
+      onError: (code, message) => this.#fail(code, message),
     });
     if (this.#paused) this.#decode.pause();
   }

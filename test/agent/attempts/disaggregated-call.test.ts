@@ -9,12 +9,12 @@ import { openingFrame } from '../../support/tunnel/hand-gateway.ts';
 const MIB = 2 ** 20;
 
 /** An engine that answers each request by `answer`. */
-function engine(answer: (events: EngineEvents) => void): EngineClient {
+function engine(answer: (events: EngineEvents) => void, aborted = () => {}): EngineClient {
   const client = {
     target: { origin: 'http://127.0.0.1:1', pathPrefix: '', engine: 'sglang' },
     send: (_open: unknown, _endpoint: unknown, _request: unknown, _length: number, events: EngineEvents) => {
       queueMicrotask(() => answer(events));
-      return { pause: () => {}, resume: () => {}, abort: () => {} };
+      return { pause: () => {}, resume: () => {}, abort: aborted };
     },
   };
   return client as unknown as EngineClient;
@@ -51,3 +51,44 @@ it('requests that the prefill engine refuses leave nothing behind: the pair take
   }
   expect(pair.hold(255 * MIB)).toBe(true);
 });
+
+const refuse = (status: number, { onHead, onEnd }: EngineEvents) => {
+  onHead(status, [], true);
+  onEnd();
+};
+
+it.each<[string, (events: EngineEvents) => void, string[]]>([
+  ['cannot be reached', ({ onError }) => onError('engine_unreachable', 'refused'), ['engine_unreachable']],
+  ['refuses the request', (events) => refuse(503, events), ['503', 'end']],
+])(
+  'a decode engine that %s ends the work of the prefill engine, which reports nothing more',
+  async (_, failing, seen) => {
+    let abortions = 0;
+    const refusals: (() => void)[] = [];
+    const prefill = engine(
+      (events) => refusals.push(() => refuse(500, events)),
+      () => abortions++,
+    );
+    const target = { origin: 'http://127.0.0.1:2', pathPrefix: '', bootstrapPort: 1 };
+    const pair = new PairState(target, prefill, () => {});
+    const endpoint = endpointById(1);
+    if (endpoint === undefined) throw new Error('no endpoint');
+    const got: string[] = [];
+    new DisaggregatedCall({
+      decode: engine(failing),
+      pair,
+      open: openingFrame(1),
+      endpoint,
+      events: {
+        onHead: (status) => got.push(String(status)),
+        onData: () => {},
+        onEnd: () => got.push('end'),
+        onError: (code) => got.push(code),
+      },
+    }).start(Buffer.from('{"model":"m"}'));
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const answer of refusals) answer();
+    expect([got, abortions]).toEqual([seen, 1]);
+    expect(pair.hold(256 * MIB)).toBe(true);
+  },
+);
