@@ -57,28 +57,29 @@ function run(
     };
     // Do not wait for `close`: a child process of the command may hold the pipes open forever.
     const kill = (why: string) => {
-      child.kill('SIGKILL');
+      // First, because a failure to kill (EPERM) is an event `error`, as is a failure to start.
       end({ kind: 'killed', errors: `${file} ${why}` });
+      child.kill('SIGKILL');
     };
     const answered = () => answers.answered(performance.now() - from);
     const timer = setTimeout(() => {
       answers.expired();
       kill(`did not answer within ${Number((ms / 1000).toFixed(1))} s`);
     }, ms);
-    const hear = (add: (text: string) => void) => (piece: Buffer) => {
+    const hear = (add: (text: string) => void) => (piece: string) => {
       if (ended) return;
-      bytes += piece.length;
-      if (bytes <= ANSWER_MAX_BYTES) return add(piece.toString());
+      bytes += Buffer.byteLength(piece);
+      if (bytes <= ANSWER_MAX_BYTES) return add(piece);
       answered();
       kill(`printed more than ${ANSWER_MAX_BYTES} bytes`);
     };
-    child.stdout.on(
+    child.stdout.setEncoding('utf8').on(
       'data',
       hear((text) => {
         out += text;
       }),
     );
-    child.stderr.on(
+    child.stderr.setEncoding('utf8').on(
       'data',
       hear((text) => {
         errors += text;
