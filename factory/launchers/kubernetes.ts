@@ -10,6 +10,7 @@ import { Agent, fetch } from 'undici';
 import * as z from 'zod';
 import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
 import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
@@ -205,10 +206,11 @@ class Api {
       } as const;
       const ask = async (ms: number) => {
         const response = await fetch(url, { ...request, signal: AbortSignal.timeout(ms) });
-        return { status: response.status, text: await response.text() };
+        return { status: response.status, body: await readTextAtMost(response.body, ANSWER_MAX_BYTES) };
       };
-      ({ status, text } = await this.#answers.bound(() => performance.now(), ask));
-      if (text.length > ANSWER_MAX_BYTES) throw new Error(`the response is larger than ${ANSWER_MAX_BYTES} bytes`);
+      const answer = await this.#answers.bound(() => performance.now(), ask);
+      if (answer.body === undefined) throw new Error(`the response is larger than ${ANSWER_MAX_BYTES} bytes`);
+      [status, text] = [answer.status, answer.body];
     } catch (cause) {
       throw new LauncherError(method === 'POST' ? 'unclear' : 'unreachable', `${server}: ${errorLine(cause)}`, {
         cause,

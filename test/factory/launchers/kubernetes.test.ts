@@ -3,7 +3,7 @@
  * answers by the API's conventions.
  */
 import { writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { Job as PublishedJob } from 'kubernetes-models/batch/v1/Job';
@@ -35,10 +35,14 @@ class ApiServer {
   readonly jobs: Job[] = [];
   /** The response to use instead, by the number of the call. */
   fault: (call: number) => { status: number; message: string } | undefined = () => undefined;
+  /** If true, each response has a body without end. */
+  endless = false;
+  sentBytes = 0;
   url = '';
 
   async open(): Promise<this> {
     const server = createServer((request, response) => {
+      if (this.endless) return this.#sendOn(response);
       neverRejects(
         this.#answer(request).then(([status, value]) => {
           response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
@@ -52,6 +56,16 @@ class ApiServer {
     });
     this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     return this;
+  }
+
+  #sendOn(response: ServerResponse): void {
+    const piece = Buffer.alloc(1024 * 1024, ' ');
+    const more = () => {
+      do this.sentBytes += piece.length;
+      while (!response.destroyed && response.write(piece));
+    };
+    response.on('drain', more);
+    more();
   }
 
   async #answer(request: IncomingMessage): Promise<[number, unknown]> {
@@ -225,4 +239,11 @@ it('a job whose cancellation gets the 404 of a proxy, not of the API server, is 
   api.fault = () => undefined;
   await launcher.cancel([id]);
   expect(api.jobs).toEqual([]);
+});
+
+it('an answer without end is refused while it arrives', async () => {
+  const { api, launcher } = await site();
+  api.endless = true;
+  expect(await codeOf(launcher.list(PREFIX))).toBe('unreachable');
+  expect(api.sentBytes).toBeLessThan(64 * 1024 * 1024);
 });
