@@ -56,7 +56,10 @@ export class SocketWindow {
   accept(bytes: number): void {
     this.#received += bytes;
     if (this.#received > this.#limit)
-      throw new WireError('over_credit', `${this.#received} bytes on the socket, but only ${this.#limit} were granted`);
+      throw new WireError(
+        'over_credit',
+        `more than the socket was granted: ${this.#received} bytes, not ${this.#limit}`,
+      );
   }
 
   /** Call when `bytes` were passed on or discarded. */

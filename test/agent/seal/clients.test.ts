@@ -28,7 +28,7 @@ it('padding that holds something is refused: it would be a channel that no check
   const plain = padToSize(Buffer.from('x'), 256);
   expect(Buffer.from(removePadding(plain)).toString()).toBe('x');
   plain[255] = 1;
-  expect(() => removePadding(plain)).toThrow('padding that is not zero');
+  expect(() => removePadding(plain)).toThrow('the padding of a chunk must be zeros');
 });
 
 it('usage is read at an answer’s end, however it is cut, and not out of its words', () => {
