@@ -1,11 +1,11 @@
 /**
- * Remembers the nonces of answered requests until the requests expire, so that a gateway that recorded a request cannot
- * have it answered again.
+ * Remembers the nonces of answered requests until the requests expire. Without it, a gateway that recorded a request
+ * could have it answered again.
  */
 
 /**
- * Maximum number of nonces: 20 minutes of 80 requests a second. When the memory is full, sealed requests are refused,
- * because a request with a forgotten nonce could be replayed.
+ * Maximum number of nonces: those of 80 requests a second for 20 minutes. When the memory is full, sealed requests are
+ * refused, because a request with a forgotten nonce could be replayed.
  */
 const REMEMBERED_MAX = 100_000;
 
@@ -30,7 +30,7 @@ export class ReplayMemory {
     return this.#until.has(nonce);
   }
 
-  /** False if the nonce was used before, or if the memory is full. */
+  /** Records a nonce. Returns false if the nonce was used before, or if the memory is full. */
   take(nonce: string, until: number): boolean {
     if (this.#until.has(nonce)) return false;
     if (this.#until.size >= this.#max) this.#sweep();
@@ -40,12 +40,12 @@ export class ReplayMemory {
     return true;
   }
 
-  /** Call if the request was not answered, so that it may be sent again. */
+  /** Call if the request was not answered. It may then be sent again. */
   forget(nonce: string): void {
     this.#until.delete(nonce);
   }
 
-  /** A full memory is searched only when a nonce may have expired, not for each request. */
+  /** Removes expired nonces. A full memory is searched only when one of them may have expired, not for each request. */
   #sweep(): void {
     const now = this.#now();
     if (now < this.#soonest) return;

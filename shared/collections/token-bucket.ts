@@ -13,7 +13,7 @@ export class TokenBucket {
     this.#at = now;
   }
 
-  /** False if there are not enough tokens; then none is taken. */
+  /** Takes `amount` tokens. If there are not enough, takes none and returns false. */
   take(amount: number, now: number): boolean {
     const passed = Math.max(0, now - this.#at); // A clock that was set back takes no tokens away.
     this.#remaining = Math.min(this.#burst, this.#remaining + (passed / 1000) * this.#perSecond);
@@ -24,8 +24,8 @@ export class TokenBucket {
   }
 
   /**
-   * Milliseconds after the last `take` until `amount` is available, if nothing else is taken. Infinity if `amount` is
-   * above the burst.
+   * Milliseconds after the last `take` until `amount` is available if nothing else is taken. Infinity if `amount` is
+   * larger than the burst.
    */
   waitMs(amount: number): number {
     if (amount > this.#burst) return Number.POSITIVE_INFINITY;

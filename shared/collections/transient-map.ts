@@ -7,9 +7,9 @@ interface Box<V> {
  *
  * When V8's `Map` outgrows its table, or after half of its entries were deleted, V8 makes a new table. The old table
  * keeps its entries and points to the new table. After a full collection the current table is in the old generation.
- * From then on, small collections treat all later tables as reachable, with every value that has passed through them,
+ * From then on, small collections treat all later tables as reachable, and with them every value that they ever held,
  * and copy these values into the old generation. At thousands of requests a second this causes the next full collection
- * within seconds. Here a table refers only to boxes, which `delete` empties.
+ * within seconds. Here a table refers only to boxes, and `delete` empties the box.
  */
 export class TransientMap<K, V> {
   readonly #boxes = new Map<K, Box<V>>();

@@ -1,9 +1,10 @@
 /**
- * The exchange between a factory of jobs and a gateway: `POST /factory/exchange`, a JSON body in each direction, with
- * the factory's bearer token. The factory reports its models, jobs, clusters and decisions. The gateway answers with
- * the demand for those models and the nodes that serve them. The gateway holds the answer until its revision differs
- * from `after`, at most for `wait_ms`. A newer exchange of the same factory ends an older one that still waits. Times
- * are durations in ms, never instants, except in `at` of decisions and of day points, because clusters' clocks differ.
+ * The exchange between a factory of jobs and a gateway: `POST /factory/exchange`, with a JSON body in each direction
+ * and the factory's bearer token. The factory reports its models, jobs, clusters and decisions. The gateway answers
+ * with the demand for these models and the nodes that serve them. The gateway holds the answer until its revision
+ * differs from `after`, for at most `wait_ms`. If the same factory starts a new exchange, the one that still waits
+ * ends. Times are durations in ms and never instants, because clusters' clocks differ; only `at` of decisions and of
+ * day points is an instant.
  */
 import * as z from 'zod';
 
@@ -12,17 +13,20 @@ export const EXCHANGE_PATH = '/factory/exchange';
 export const EXCHANGE_MAX_BYTES = 2 * 1024 * 1024;
 /** Maximum time that a gateway holds an answer. Proxies end idle requests after 30 s. */
 export const EXCHANGE_WAIT_MAX_MS = 25_000;
-/** After this silence a gateway no longer relies on a factory: the factory's cold models do not start. */
+/**
+ * If a factory has been silent for this long, a gateway no longer relies on it, and does not consider its cold models
+ * startable.
+ */
 export const FACTORY_SILENT_AFTER_MS = 90_000;
 /** `otf_` and 32 bytes in base64url. A gateway stores only the token's SHA-256. */
 export const FACTORY_TOKEN_PATTERN = /^otf_[A-Za-z0-9_-]{43}$/;
 
 export const MODELS_MAX = 200;
-/** Limits of a report. If there are more jobs, ended ones are dropped first. */
+/** Maximum number of jobs in a report. If there are more, ended jobs are omitted first. */
 export const JOBS_MAX = 2_000;
 export const DECISIONS_MAX = 200;
 const CLUSTERS_MAX = 32;
-/** What starts a factory's jobs: batch systems, or idle agents. */
+/** The launchers of a factory's jobs: batch systems, or idle agents. */
 export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const DAY_POINTS_MAX = 288;
 export const NODES_MAX = 2_000;
@@ -40,14 +44,15 @@ const ms = z.number().nonnegative();
 const share = z.number().min(0).max(1);
 
 /**
- * State of a model, taken from its most advanced job. `cold`: it has no job, and a request starts one. `queued`: a job
- * waits in the scheduler. `starting`: a job runs, but its engine has not answered yet. `loading`: the engine reads
- * weights. `ready`: at least one job serves. `resting`: it failed too often, and an operator must look.
+ * State of a model, which is the state of its most advanced job. `cold`: it has no job, and a request starts one.
+ * `queued`: a job waits in the scheduler. `starting`: a job runs, but its engine has not answered yet. `loading`: the
+ * engine reads weights. `ready`: at least one job serves. `resting`: its jobs failed too often, so an operator must
+ * look.
  */
 const MODEL_STATES = ['cold', 'queued', 'starting', 'loading', 'ready', 'resting'] as const;
 export type ModelState = (typeof MODEL_STATES)[number];
 
-/** State of a job. `unknown`: its cluster cannot be asked; the job counts as existing. */
+/** State of a job. `unknown`: its cluster does not answer; the job counts as existing. */
 const JOB_STATES = ['pending', 'starting', 'loading', 'ready', 'draining', 'ended', 'failed', 'unknown'] as const;
 
 export const modelReport = z.object({
@@ -59,13 +64,13 @@ export const modelReport = z.object({
   /** Number of jobs that have started, including ready ones. */
   running: count,
   ready: count,
-  /** Milliseconds until the first answer of an existing job, or of one started now. Absent: unknown. */
+  /** Milliseconds until a job of this model first answers, if it exists or is started now. Absent if unknown. */
   estimate_ms: ms.optional(),
   /** Share of the weights that the model's most advanced job has read. */
   progress: share.optional(),
-  /** What the model waits for, or why it rests. */
+  /** What the model waits for, or why it is resting. */
   reason: text.optional(),
-  /** Projects and keys whose requests may start the model. Absent: all that may use it. */
+  /** Projects and keys that may start the model with a request. Absent if all that may use it may also start it. */
   wake: z
     .object({ projects: z.array(z.string().max(128)).max(64), keys: z.array(z.string().max(128)).max(64) })
     .optional(),
@@ -81,7 +86,7 @@ export const jobReport = z.object({
   gpus: count,
   /** GPU class, for example `H100`. */
   gpu: z.string().max(32).optional(),
-  /** Milliseconds in this state. */
+  /** Milliseconds since the job entered this state. */
   since_ms: ms,
   reason: text.optional(),
   /** For a failed job: the end of its output. */
@@ -92,7 +97,7 @@ export type JobReport = z.infer<typeof jobReport>;
 export const clusterReport = z.object({
   id,
   launcher: z.string().max(32),
-  /** False if the cluster did not answer; then nothing is concluded about its jobs. */
+  /** False if the cluster did not answer. Then nothing is concluded about its jobs. */
   reachable: z.boolean(),
   reason: text.optional(),
   pending: count,
@@ -110,7 +115,7 @@ export const decisionReport = z.object({
 });
 export type DecisionReport = z.infer<typeof decisionReport>;
 
-/** Five minutes of the last day. Points are ordered oldest first. */
+/** Values of one period of five minutes within the last day. The points of a day are ordered, oldest first. */
 export const dayPoint = z.object({
   at: z.iso.datetime(),
   /** GPUs of running, ready and waiting jobs, and idle GPUs of the clusters. */
@@ -118,7 +123,7 @@ export const dayPoint = z.object({
   ready: count,
   pending: count,
   idle: count.optional(),
-  /** Waiting requests: the maximum of the five minutes. */
+  /** Maximum number of waiting requests in the five minutes. */
   waiting: count,
 });
 export type DayPoint = z.infer<typeof dayPoint>;
@@ -128,15 +133,15 @@ export const factoryReport = z.object({
   factory: id,
   /** The first 12 hex digits of the configuration file's SHA-256. */
   config_revision: z.string().max(64),
-  /** The revision of the last answer. Absent: there was none, so the answer comes immediately. */
+  /** The revision of the last answer. Absent if there was none; then the gateway answers immediately. */
   after: z.string().max(64).optional(),
   wait_ms: ms.max(EXCHANGE_WAIT_MAX_MS),
   models: z.array(modelReport).max(MODELS_MAX),
   jobs: z.array(jobReport).max(JOBS_MAX),
   clusters: z.array(clusterReport).max(CLUSTERS_MAX),
-  /** Newest decision last. */
+  /** Decisions, newest last. */
   decisions: z.array(decisionReport).max(DECISIONS_MAX),
-  /** Sent when there is a new point, and with the first report after an error. */
+  /** Sent if there is a new point, and with the first report after an error. */
   day: z.array(dayPoint).max(DAY_POINTS_MAX).optional(),
   /**
    * Sessions of this factory's jobs that must drain and end. The gateway signs the order. The request is repeated until
@@ -152,25 +157,25 @@ export const modelDemand = z.object({
   waiting: count,
   oldest_wait_ms: ms,
   /**
-   * Milliseconds since the last request by a key that is allowed to start this model; requests answered with
-   * `model_starting` count. Absent: none within a day.
+   * Milliseconds since the last request for this model by a key that may start it. Requests that were refused with
+   * `model_starting` count. Absent if there was none within a day.
    */
   asked_ms_ago: ms.optional(),
   /** Number of requests that wait in the model's queue although replicas are ready. */
   queued: count,
   in_flight: count,
-  /** Share of the capacity of the model's ready replicas that is in use; 0 if none is ready. */
+  /** Share of the capacity of the model's ready replicas that is in use. 0 if no replica is ready. */
   busy: share,
   ready_replicas: count,
   /** Unanswered lines of batches. Absent: none. */
   batch: z
     .object({
       lines: count,
-      /** Tokens of prompts and answers, as far as they can be estimated. */
+      /** Tokens of the prompts and answers of these lines, as far as they can be estimated. */
       tokens: count.optional(),
       /** Milliseconds to the earliest deadline of these batches. */
       deadline_ms: ms.optional(),
-      /** Lines per second of all ready replicas now. */
+      /** Lines that all ready replicas together finish per second now. */
       lines_per_s: z.number().nonnegative().optional(),
     })
     .optional(),
@@ -192,7 +197,7 @@ const servingNode = z.object({
   /** Share of the weights that was read, if `loading`. */
   progress: share.optional(),
   in_flight: count,
-  /** Milliseconds without requests and batch lines; 0 while the node answers one. */
+  /** Milliseconds since the node last had a request or a batch line; 0 while it has one. */
   idle_ms: ms,
   /** Labels that the node's operator set. `factory` and `context` say which factory and recipe started it. */
   labels: z.record(z.string(), z.string()).optional(),
@@ -202,7 +207,7 @@ export type ServingNode = z.infer<typeof servingNode>;
 export const exchangeAnswer = z.object({
   version: z.literal(1),
   revision: z.string().max(64),
-  /** Demand for the models of the report. A model that is absent has none. */
+  /** Demand for the models of the report. If a model is not listed, it has none. */
   demand: z.array(modelDemand).max(MODELS_MAX),
   /**
    * Nodes of the factory's provider, and those that the factory ordered from others. Those of its own jobs come first.

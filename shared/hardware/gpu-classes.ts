@@ -1,6 +1,6 @@
 /**
- * GPU classes: one short name per kind of silicon, although drivers, clouds and people use different names for it.
- * Memory is nominal (GiB per device, as in data sheets); the actual size comes from the driver.
+ * GPU classes. A class is one short name for one kind of silicon, for which drivers, clouds and people use different
+ * names. Memory is nominal (GiB per device, as in data sheets); the actual size comes from the driver.
  */
 
 interface GpuClass {
@@ -9,14 +9,17 @@ interface GpuClass {
   vendor: 'nvidia' | 'amd' | 'intel';
   /** Memory sizes that are sold. */
   memoryGib: readonly number[];
-  /** Words that identify the class in a driver's product name, compared without case, blanks and dashes. */
+  /**
+   * Words that identify the class in a driver's product name. They are compared without regard to case, blanks and
+   * dashes.
+   */
   aliases: readonly string[];
 }
 
 /**
- * Longer names come before the names they contain: `GH200 480GB` is not an H200, `RTX 6000 Ada` not an RTX 6000, `L40S`
- * not an L40. AMD: one entry of the driver is one device; an MI250X card has two dies of 64 GiB, which engines see as
- * two devices.
+ * A class with a longer name comes before a class with a name that it contains: `GH200 480GB` is not an H200, `RTX 6000
+ * Ada` is not an RTX 6000, `L40S` is not an L40. AMD: one entry of the driver is one device. An MI250X card has two
+ * dies of 64 GiB, which engines see as two devices.
  */
 export const GPU_CLASSES: readonly GpuClass[] = [
   { name: 'GB300', vendor: 'nvidia', memoryGib: [288], aliases: ['GB300'] },

@@ -1,4 +1,7 @@
-/** A metric. Each is declared once in a table, so that its name, its values and its documentation agree. */
+/**
+ * The declaration of a metric. Each metric is declared once, in a table, so that its name, its labels and its
+ * documentation agree.
+ */
 
 type Kind = 'counter' | 'gauge' | 'histogram';
 
@@ -9,7 +12,7 @@ export interface Family {
   readonly help: string;
   /** Names of the labels. Each sample has one value per label, in this order. */
   readonly labels: readonly string[];
-  /** Upper bounds of a histogram's buckets, ascending, without the infinite one. */
+  /** Upper bounds of a histogram's buckets, ascending. The infinite bound is not listed. */
   readonly bounds?: readonly number[];
 }
 

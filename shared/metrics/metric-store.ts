@@ -1,7 +1,8 @@
 import type { Family, HistogramFamily } from './metric-family.ts';
 
 /**
- * Maximum number of series per family. Further ones are counted under OTHER, so that a client cannot fill the memory.
+ * Maximum number of series per family. Values of further series are counted in the series OTHER, so that a client
+ * cannot fill the memory.
  */
 export const SERIES_MAX = 1_000;
 /** The label value of the series under which further series are counted. */
@@ -12,12 +13,15 @@ const VALUE_MAX = 128;
 /** Separates the label values in a series' key; no value contains it. */
 const SEPARATOR = '\u001f';
 
-/** A number; for a histogram the counts of its buckets, the infinite one last, and then the sum. */
+/**
+ * The value of a counter or gauge. For a histogram: the counts of its buckets, with the infinite bucket last, and then
+ * the sum of the observed values.
+ */
 type Value = number | number[];
 
 /**
- * The content of a store as plain data, which isolates send to objects and objects write to disk. Families by name,
- * series by the values of their labels.
+ * The content of a store as plain data, which isolates send to objects and objects write to disk. Families are keyed by
+ * name, and series by the values of their labels.
  */
 export type MetricState = Record<string, Sample[]>;
 
@@ -27,8 +31,8 @@ interface Sample {
 }
 
 /**
- * Counters by family and labels. An isolate keeps them until they are reported, an object permanently. Counting costs a
- * string and two look-ups, which is cheap enough for every request.
+ * Counters by family and labels. An isolate keeps them until they are reported; an object keeps them permanently. One
+ * count costs a string and two look-ups, which is cheap enough for every request.
  */
 export class MetricStore {
   readonly #families = new Map<string, Map<string, Value>>();
@@ -76,7 +80,10 @@ export class MetricStore {
     return series;
   }
 
-  /** Adds the counts of another store. A histogram with different buckets, from another version, starts again. */
+  /**
+   * Adds the counts of another store. If a histogram there has different buckets, because it comes from another
+   * version, the histogram starts again.
+   */
   merge(state: MetricState): void {
     for (const [name, samples] of Object.entries(state)) {
       const series = this.#series(name);

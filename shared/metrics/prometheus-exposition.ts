@@ -6,8 +6,8 @@ import type { MetricStore } from './metric-store.ts';
 export const CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /**
- * The text of all families that have samples, in the given order. A counter without labels is always present, starting
- * at 0.
+ * The text of all families that have samples, in the given order. A counter without labels is present even before its
+ * first sample, with the value 0.
  */
 export function exposition(families: readonly Family[], metrics: MetricStore): string {
   const lines: string[] = [];
@@ -26,7 +26,7 @@ export function exposition(families: readonly Family[], metrics: MetricStore): s
   return lines.length === 0 ? '' : `${lines.join('\n')}\n`;
 }
 
-/** Buckets are cumulative, and the infinite one equals the count. */
+/** Formats a histogram. Its buckets are cumulative, and the infinite bucket equals the count. */
 function histogram({ name, bounds = [] }: Family, labels: readonly string[], value: readonly number[]): string[] {
   const lines: string[] = [];
   let count = 0;

@@ -5,18 +5,18 @@ import type { BusyNodes } from '../routing/busy-nodes.ts';
 import { isFreeSkip, mayRetry } from '../routing/retry-policy.ts';
 
 /**
- * Maximum number of nodes that one turn tries if the turn names none. Keeping the place in the queue is better than a
- * long search.
+ * Maximum number of nodes that are tried in one turn, if the turn is for any node. After that the request keeps its
+ * place in the queue, which is better than a long search.
  */
 const TRIES_IN_TURN = 3;
 /** Maximum number of busy nodes at which the request waits for other requests to end. */
 const BUSY_MAX = 16;
 
-/** Failures without an engine's involvement: the node or its engine was already gone. */
+/** Failures before an engine was involved, because the node or its engine was already gone. */
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
 /**
- * Failures after which the node is not asked again in this turn. Another node may succeed, and this node may succeed
+ * Failures after which the node is not tried again in this turn. Another node may succeed, and this node may succeed
  * after it has come back.
  */
 const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
@@ -34,13 +34,16 @@ export interface QueueEntryOptions {
   busyNodes: BusyNodes;
   /** True if the request may wait when no node is free. */
   queues: boolean;
-  /** True if an allowed node has existed, though none has capacity now. */
+  /**
+   * True if a request that failed with `error` may find a node by waiting, for example because an allowed node existed
+   * before.
+   */
   isWorthWaiting(error: ApiError): boolean;
   /** True if another attempt can have the whole body. */
   repeatable(): boolean;
   retriesMax: number;
   /**
-   * True if the client has received the beginning of the response. Such a request also waits after some failures of its
+   * True if the client has received the beginning of the response. Such a request also waits after failures of its
    * engine that other requests report to their client.
    */
   begun?: boolean;
@@ -50,7 +53,7 @@ export interface QueueEntryOptions {
 export class QueueEntry {
   /** Number of attempts over all turns. Attempt numbers never repeat. */
   attempts = 0;
-  /** Milliseconds in the queue, over all waits. */
+  /** Milliseconds in the queue, summed over all waits. */
   queuedMs = 0;
   /** True while the request is in the queue. */
   queued = false;
@@ -59,7 +62,7 @@ export class QueueEntry {
   /** Number of attempts before this turn. */
   #before = 0;
   #busy = new Set<string>();
-  /** Number of attempts that failed, except refusals. */
+  /** Number of attempts that failed. Refusals and absent nodes do not count. */
   #failures = 0;
 
   constructor(options: QueueEntryOptions) {
@@ -89,7 +92,10 @@ export class QueueEntry {
     if (turn.session !== undefined) this.#options.busyNodes.clear(turn.session);
   }
 
-  /** The candidates that should be asked. Empty if all of them reported a moment ago that they are busy. */
+  /**
+   * The candidates that should be tried. If the request may wait, empty when all of them have just reported that they
+   * are busy.
+   */
   among<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
     const { busyNodes, queues } = this.#options;
     const tried = this.attempts - this.#before;

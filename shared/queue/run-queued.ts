@@ -1,6 +1,6 @@
 /**
- * Runs a request that may have to wait for a node: waits for its turn and tries again, until it is served or its wait
- * is over.
+ * Runs a request that may have to wait for a node. It waits for its turn and tries again, until it is served or its
+ * wait is over.
  */
 
 import { AttemptError } from '../attempts/attempt-error.ts';
@@ -13,13 +13,13 @@ export interface QueuedWork<D> {
   /** Maximum total wait in milliseconds; 0: the request does not wait. */
   waitMs: number;
   entry: QueueEntry;
-  /** The error after the wait is over. If undefined or absent, the error says that no node became free. */
+  /** The error after the wait is over. If undefined or absent, an error says that no node became free. */
   late?(): ApiError | undefined;
-  /** True if another request already waits for the same nodes, so that this request does not try first. */
+  /** True if another request already waits for the same nodes. This request then does not try before it. */
   behind(): boolean;
-  /** Waits once, at the latest until `until`. @param back true if the previous turn found no free node */
+  /** Waits once, until the time `until` at most. @param back true if the previous turn found no free node */
   wait(until: number, back: boolean): Promise<TurnResult>;
-  /** Asks the current nodes. Rejects with the client's error if none answers. */
+  /** Tries the nodes that are available now. Rejects with the client's error if none answers. */
   tryNodes(): Promise<D>;
   /** True if the client has disconnected. */
   left(): boolean;
@@ -27,7 +27,10 @@ export interface QueuedWork<D> {
   now(): number;
 }
 
-/** @throws ApiError of the last try; 429 `queue_full`; 503 `no_capacity` after the maximum wait */
+/**
+ * Runs the request.
+ * @throws the ApiError of the last try; 429 `queue_full`; 503 `no_capacity` after the maximum wait
+ */
 export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
   const { entry, model, waitMs } = request;
   let until: number | undefined;
@@ -69,6 +72,6 @@ function queueFull(model: string, retryAfterMs: number): ApiError {
 function tooLate(model: string, waitMs: number): ApiError {
   const seconds = Math.round(waitMs / 1000);
   const message = `No node for '${model}' became free within ${seconds} s; try again later.`;
-  // SDKs must not retry: the request has waited as long as it may, and retries would triple that.
+  // SDKs must not retry, because the request has waited as long as it may, and SDKs' two retries would triple the wait.
   return new ApiError('no_capacity', message, { headers: { 'x-should-retry': 'false' } });
 }

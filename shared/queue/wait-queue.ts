@@ -7,14 +7,14 @@ import type { StartTimer } from '../timing/start-timer.ts';
 /** Upper bound of `places`, which operators set. Each entry is an open request. */
 const PLACES_MAX = 10_000;
 
-/** Turns are counted over this time to compute `retry-after` for refused requests. */
+/** Period over which turns are counted to compute the `retry-after` of refused requests. */
 const RATE_MS = 30_000;
 const RETRY_MIN_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 
 /** A request's question for a turn. Plain data: a gateway's Worker passes it to a Durable Object as JSON. */
 export interface TurnRequest extends QueueItem {
-  /** Nodes that were busy. */
+  /** Nodes that refused the request because they were full. */
   busy: string[];
   /** How long the request may wait from now on, in milliseconds. */
   waitMs: number;
@@ -23,8 +23,8 @@ export interface TurnRequest extends QueueItem {
   /** Maximum number of requests that wait for this model. */
   places: number;
   /**
-   * Maximum number of requests of the same key that wait for this model. If absent, one key may use all places until
-   * other keys need them.
+   * Maximum number of requests of the same key that wait for this model. If absent, one key may use all places while
+   * other keys do not need them.
    */
   placesOfKey?: number;
   /**
@@ -35,7 +35,7 @@ export interface TurnRequest extends QueueItem {
 }
 
 export type TurnResult =
-  /** Try now. `session`: the node that has a free place. */
+  /** A node may have a free place: try now. `session`: the node; if absent, any node. */
   | { kind: 'turn'; session?: string }
   | { kind: 'full'; retryAfterMs: number }
   /** The wait is over. */
@@ -49,14 +49,14 @@ interface QueueClock {
   after: StartTimer;
 }
 
-/** Calls `leave` when the entry's client disconnects. The returned function unsubscribes. */
+/** Registers `leave`, which is called when the waiting client disconnects. The returned function unregisters it. */
 type WhenLeft = (leave: () => void) => () => void;
 
 /** The queue of one model. Its state does not outlive the process. */
 export class WaitQueue {
   readonly #clock: QueueClock;
   #turns: TurnScheduler<TurnRequest> | undefined;
-  /** Callbacks of waiting requests by name. One per place of the queue. */
+  /** Callbacks of waiting requests by name; one for each waiting request. */
   readonly #answers = new Map<string, (answer: TurnResult) => void>();
   /** Names of waiting requests for streams that broke. */
   readonly #begun = new Set<string>();
@@ -90,11 +90,11 @@ export class WaitQueue {
     return this.#turns?.idle ?? true;
   }
 
-  /** Resolves when the wait ends. A client that disconnected gets the same result as a timeout: `late`. */
+  /** Resolves when the wait ends. If the client disconnects, the result is `late`, as for a wait that timed out. */
   wait(asked: TurnRequest, whenLeft: WhenLeft): Promise<TurnResult> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
-    // The request's previous call broke, so its result has no listener.
+    // If the request already waits here, its previous call was lost, so that its result has no listener.
     if (turns.remove(name)) this.#answers.get(name)?.(WAIT_TIMED_OUT);
     const now = this.#clock.now();
     if (asked.back) turns.requeue(asked, busy, now);
@@ -155,7 +155,7 @@ export class WaitQueue {
     this.#stop();
   }
 
-  /** An empty queue takes the maximum length that its next request sets. */
+  /** The queue's maximum length is set by the first request that enters the empty queue. */
   #turnsFor({ places }: TurnRequest): TurnScheduler<TurnRequest> {
     if (this.#turns === undefined || this.#turns.idle) {
       this.#turns = new TurnScheduler(Math.max(1, Math.min(places, PLACES_MAX)));
@@ -163,7 +163,7 @@ export class WaitQueue {
     return this.#turns;
   }
 
-  /** The refusal, with an estimate by the recent rate when a place becomes free. */
+  /** The refusal because the queue is full. It estimates from the recent rate of turns when a place becomes free. */
   #full(): TurnResult {
     const elapsed = Math.max(1, this.#clock.now() - this.#countedFrom);
     const perTurn = this.#granted === 0 ? RETRY_MAX_MS : elapsed / this.#granted;

@@ -1,6 +1,7 @@
 /**
- * Which program an agent claims to be: a release's manifest, signed by its publisher, and the agent's statement of its
- * own digest for a challenge. docs/trust.md says what that proves and what it cannot prove.
+ * Which program an agent claims to be. The claim consists of a release's manifest, signed by its publisher, and the
+ * agent's own statement of its digest in response to a challenge. docs/trust.md says what this proves and what it
+ * cannot prove.
  */
 import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
@@ -16,8 +17,8 @@ export type Platform = (typeof PLATFORMS)[number];
 const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
 
 /**
- * The oldest agent that a gateway admits and that an agent accepts as a peer, unless its operator sets another version.
- * A release that fixes a vulnerability raises it.
+ * The oldest version of an agent that a gateway admits and that other agents accept as a peer, unless their operators
+ * set another version. A release that fixes a vulnerability raises it.
  */
 export const OLDEST_VERSION = '0.1.0';
 
@@ -28,7 +29,7 @@ export function singleFileName(platform: Platform): string {
 export const MANIFEST_FILE = 'manifest.json';
 export const SIGNATURE_FILE = 'manifest.sig';
 
-/** Maximum length of a manifest: a hundred files of 100 bytes need a third of it. */
+/** Maximum length of a manifest. A hundred files of 100 bytes each need a third of it. */
 export const MANIFEST_MAX_CHARS = 32 * 1024;
 const FILES_MAX = 256;
 
@@ -71,14 +72,17 @@ export function releaseMessage(manifest: string): Uint8Array {
   return encoder.encode(`otela-release-1\n${manifest}`);
 }
 
-/** The message that the session's key signs. Valid only for this challenge, this manifest, this digest and this key. */
+/**
+ * The message that the session's key signs. The signature is valid only for this challenge, this manifest, this digest
+ * and this key.
+ */
 export function attestationMessage(challenge: string, manifest: string, digest: string, crypto: Crypto): Uint8Array {
   return encoder.encode(
     `otela-attestation-1\n${challenge}\n${hex(crypto.sha256(encoder.encode(manifest)))}\n${digest}`,
   );
 }
 
-/** The manifest if one of `keys` signed it. Otherwise the reason for refusing it, as a clause. */
+/** Returns the manifest if one of `keys` signed it. Otherwise returns the reason for refusing it, as a clause. */
 export function openRelease(
   { manifest, signature }: Release,
   keys: readonly Uint8Array[],
@@ -101,8 +105,8 @@ export interface ReleaseRules {
 }
 
 /**
- * Checks a release and the digest that the running program claims. Returns the manifest, or why the release is not
- * accepted, as a clause. The digest is the program's own claim; see docs/trust.md.
+ * Checks a release and the digest that the running program claims. Returns the manifest, or the reason why the release
+ * is not accepted, as a clause. The digest is the program's own claim; see docs/trust.md.
  */
 export function checkRelease(
   release: Release,
@@ -127,8 +131,8 @@ export function isVersion(text: string): boolean {
 }
 
 /**
- * An unreadable version counts as older than any, so that it does not pass a minimum. A pre-release comes before its
- * release.
+ * True if `version` is older than `than`. A version that cannot be parsed counts as older than any, so that it does not
+ * satisfy a minimum. A pre-release is older than its release.
  */
 export function isOlder(version: string, than: string): boolean {
   const [a, b] = [VERSION.exec(version), VERSION.exec(than)];
@@ -140,7 +144,7 @@ export function isOlder(version: string, than: string): boolean {
   return a[4] !== undefined && b[4] === undefined;
 }
 
-/** True if an environment variable has any value except the words that mean "no". */
+/** True if an environment variable is set to any value other than the words that mean "no". */
 export function isSwitchOn(word: string | undefined): boolean {
   return !['', '0', 'off', 'no', 'false'].includes((word ?? '').trim().toLowerCase());
 }

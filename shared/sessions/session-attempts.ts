@@ -23,20 +23,24 @@ interface SessionAttemptsHost {
   /** Returns a number that no stream of the session has used. */
   nextStream(): number;
   /**
-   * Maximum number of frames of unknown streams per link. An honest node sends a few for each stream of a lost link.
+   * Maximum number of frames of unknown streams per link. An honest node sends a few for each stream that was open on a
+   * lost link.
    */
   readonly unknownMax: number;
-  /** Failures that this side detects, and for which the node gets a RESET. */
+  /** Failures that this side detects. After them the node gets a RESET. */
   readonly resets: ReadonlySet<AttemptFailure>;
-  /** The node's last report about the load of its engine, if the host receives it. */
+  /**
+   * The node's last report about the load of its engine; undefined if there is none. Absent if the host does not
+   * receive such reports.
+   */
   load?(): NodeLoad | undefined;
-  /** A report arrived. The host passes it to `settle`, or to `refuse`. */
+  /** Called when a report has arrived. The host passes it to `settle`, or to `refuse`. */
   onReport(report: ReportFrame, outbound: OutboundAttempt | undefined): void;
-  /** An attempt ended, and its settlement has begun. */
+  /** Called when an attempt has ended and its settlement has begun. */
   onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
-  /** The engine answers no request, so the host must call `judge` with the evidence of other nodes. */
+  /** Called when the engine answers no request. The host must then call `judge` with the evidence of other nodes. */
   compare(): void;
-  /** The engine may hang; undefined if it answers again. */
+  /** Called when it is suspected that the engine hangs; with undefined when it answers again. */
   onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
@@ -70,7 +74,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     );
   }
 
-  /** True if no attempt is open and none is left to settle. */
+  /** True if no attempt is open, and none remains to be settled. */
   get idle(): boolean {
     return this.#attempts.size === 0 && this.settlement.idle;
   }
@@ -100,12 +104,12 @@ export class SessionAttempts implements OutboundAttemptHost {
     return this.#host.load?.();
   }
 
-  /** False if the engine may hang and another node can serve the request. */
+  /** False if the engine may hang and another node can take the request. */
   admits(request: AttemptRequest): boolean {
     return this.#hangs.admits(request);
   }
 
-  /** Opens an attempt on the current link, or on the next one if there is none now. */
+  /** Opens an attempt on the current link. If there is none, the attempt is opened on the next link. */
   open(request: AttemptRequest, body: AttemptBody): OutboundAttempt {
     const outbound = new OutboundAttempt(this.#host.nextStream(), request, body, this);
     this.#attempts.set(outbound.stream, outbound);
@@ -115,9 +119,9 @@ export class SessionAttempts implements OutboundAttemptHost {
   }
 
   /**
-   * A link to the session is open. Cancels the attempts that were abandoned in the meantime, then continues the open
-   * ones.
-   * `renumbers`: attempts get new stream numbers, because the other end may use their old ones on this link.
+   * Call when a link to the session is open. First cancels the attempts that were abandoned without a link, then
+   * continues the open ones. `renumbers`: true if open attempts must get new stream numbers, because the other end may
+   * use their old numbers on this link.
    */
   connect(link: Link, renumbers = false): void {
     this.#link = link;
@@ -133,7 +137,7 @@ export class SessionAttempts implements OutboundAttemptHost {
     }
   }
 
-  /** The link was lost. */
+  /** Call when the link was lost. */
   disconnect(): void {
     this.#link = undefined;
     for (const outbound of this.#attempts.values()) outbound.disconnect();
@@ -148,7 +152,9 @@ export class SessionAttempts implements OutboundAttemptHost {
     outbound.onFrame(frame);
   }
 
-  /** Settles a report. Returns true if the engine completed an attempt after its request had moved to another node. */
+  /**
+   * Settles a report. Returns true if the engine completed an attempt although its request had moved to another node.
+   */
   settle(report: ReportFrame, outbound: OutboundAttempt | undefined): boolean {
     const { stream, usage, name, timings } = report;
     const isDouble = this.#abandoned.confirmed(stream, usage.complete, name);
@@ -157,7 +163,10 @@ export class SessionAttempts implements OutboundAttemptHost {
     return isDouble;
   }
 
-  /** Discards a report of an attempt that this side did not make. It is not counted, and the node may forget it. */
+  /**
+   * Discards a report on an attempt that this side did not make. The report is not counted, and the node is told that
+   * it may forget it.
+   */
   refuse({ stream, usage, name }: ReportFrame): void {
     this.#abandoned.confirmed(stream, usage.complete, name);
     this.#link?.put({ type: 'settled', streams: [stream] });

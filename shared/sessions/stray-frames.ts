@@ -6,7 +6,7 @@ import { WireError } from '../wire/wire-error.ts';
 
 type StreamFrame = Exclude<Extract<Frame, { stream: number }>, { type: 'report' }>;
 
-/** Handles frames of streams that are not open here: of a stream that has ended, or that this side has forgotten. */
+/** Handles frames of streams that are not open here, because the stream has ended or this side has forgotten it. */
 export class StrayFrames {
   readonly #settlement: UsageSettlement;
   readonly #abandoned: AbandonedAttempts;
@@ -14,8 +14,8 @@ export class StrayFrames {
   #unknown = 0;
 
   /**
-   * `max`: limit of frames of unknown streams per link. Each is answered, and the answers accumulate if the peer does
-   * not read.
+   * `max`: maximum number of frames of unknown streams per link. It is bounded because each frame is answered, and the
+   * answers accumulate if the peer does not read.
    */
   constructor(settlement: UsageSettlement, abandoned: AbandonedAttempts, max: number) {
     this.#settlement = settlement;
@@ -23,7 +23,7 @@ export class StrayFrames {
     this.#max = max;
   }
 
-  /** From now on frames arrive on another link. */
+  /** Call when frames arrive on another link from now on. */
   connect(): void {
     this.#unknown = 0;
   }

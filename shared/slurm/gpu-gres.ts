@@ -1,12 +1,12 @@
 /** GPUs in Slurm's lists of generic resources: the GRES and GRES_USED columns of sinfo(1), and the requests of sbatch(1). */
 
 interface GpuGres {
-  /** Slurm's name of the type; undefined if the list has none: `gpu:8`, `gpu:(null):8`. */
+  /** Slurm's name of the GPU type. Undefined if the list names none, as in `gpu:8` and `gpu:(null):8`. */
   type: string | undefined;
   count: number;
 }
 
-/** Longer lists are cut. The columns of sinfo are narrower than this. */
+/** Maximum length of a list; the rest is ignored. sinfo's columns are narrower. */
 const LIST_MAX_CHARS = 4096;
 const SCALES: Readonly<Record<string, number>> = {
   '': 1,
@@ -18,13 +18,14 @@ const SCALES: Readonly<Record<string, number>> = {
 };
 
 /**
- * The entries named `gpu` of a list such as `gpu:a100:4(S:0-1),gpu:1g.10gb:7,shard:40`. A type may begin with digits or hold
- * nothing else (`gpu:3090:8`), so the count is the last field and not the first number. `gpu` alone is one GPU. An entry without a
- * readable count is left out.
+ * The entries named `gpu` of a list such as `gpu:a100:4(S:0-1),gpu:1g.10gb:7,shard:40`. The count is the last field,
+ * not the first number, because a type may begin with digits or consist of them (`gpu:3090:8`). `gpu` without a count
+ * is one GPU. An entry with an invalid count is omitted.
  */
 export function gpuGres(list: string): GpuGres[] {
   return entries(list.slice(0, LIST_MAX_CHARS)).flatMap((entry): GpuGres[] => {
-    // `(null)` means no type. The suffix after the count, such as `(S:0-1)` or `(IDX:0,2-3)`, names the GPUs.
+    // `(null)` means that there is no type. The suffix after the count, such as `(S:0-1)` or `(IDX:0,2-3)`, names
+    // individual GPUs.
     const [name, ...fields] = entry.replace('(null)', '').replace(/\(.*$/, '').trim().split(':');
     if (name !== 'gpu') return [];
     const given = fields.filter((field) => field !== 'no_consume');
@@ -52,8 +53,8 @@ function entries(list: string): string[] {
 }
 
 /**
- * GPUs that no job uses, by type. Used GPUs without a type may be of any type, so they are subtracted from each type. A
- * node is thus never reported with more free GPUs than it has.
+ * Number of GPUs that no job uses, by type. If used GPUs are listed without a type, they may be of any type, so they
+ * are subtracted from each type. So a node is never reported with more free GPUs than it has.
  */
 export function freeGpus(configured: string, used: string): Map<string | undefined, number> {
   const free = byType(gpuGres(configured));

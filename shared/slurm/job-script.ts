@@ -16,11 +16,10 @@ export interface JobRequest {
   container: (typeof JOB_CONTAINERS)[number];
   /** Image of the container; empty: `defaultImage`. */
   image: string;
-  /** Path of the join token on the job's node; `~/` is the home directory on that node. Absent: `~/.otela-token`. */
+  /** Path of the join token on the job's node; `~/` is the home directory there. Absent: `~/.otela-token`. */
   tokenFile?: string;
   /**
-   * The Slurm account that is charged; absent or empty: the user's default. The same rule applies to the four options
-   * below.
+   * The Slurm account that is charged; absent or empty: the user's default. The four options below have the same rule.
    */
   account?: string;
   qos?: string;
@@ -35,11 +34,11 @@ export interface JobRequest {
   engineArguments?: readonly string[];
 }
 
-/** Maximum number of options. sbatch has fewer. */
+/** Maximum number of options. sbatch does not have as many. */
 export const SBATCH_OPTIONS_MAX = 32;
 export const ENGINE_ARGUMENTS_MAX = 128;
 
-/** File name of the image: the engine's name with the suffix of the container runtime. */
+/** Default file name of the image: the engine's name with the suffix of the container runtime. */
 export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
   return `${engine}.${container === 'enroot' ? 'sqsh' : 'sif'}`;
 }
@@ -94,8 +93,8 @@ function pathQuoted(path: string): string {
 }
 
 /**
- * A key for the engine's port, which every user of the node can reach. vLLM reads it from the environment. SGLang
- * accepts it only on its command line, which every user can read, so SGLang gets none.
+ * A secret for the engine's port, because every user of the node can reach the port. vLLM reads it from the
+ * environment. SGLang accepts it only on its command line, which every user can read, so SGLang gets none.
  */
 const ENGINE_KEY = {
   vllm: [
@@ -152,7 +151,7 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', '--bind', '"$HF_HOME"', shellQuoted(image)];
-  // Unlike Apptainer, enroot passes on only the variables that are named: the engine's key, and the variable that the
+  // Unlike Apptainer, enroot passes only variables on that are named here: the engine's key, and the variable that the
   // agent sets for SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
   const hub = ['--env', 'HF_HOME', '--mount', '"$HF_HOME:$HF_HOME"'];

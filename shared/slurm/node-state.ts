@@ -1,8 +1,8 @@
-/** States of nodes as in sinfo(1) under NODE STATE CODES. */
+/** States of nodes, as sinfo(1) describes them under NODE STATE CODES. */
 
 /**
- * Words for nodes that start jobs. `planned` nodes wait for a large job of the backfill scheduler, and shorter jobs
- * still start on them.
+ * States in which nodes start jobs. Nodes in the state `planned` wait for a large job of the backfill scheduler, but
+ * still start shorter jobs.
  */
 const OPEN = new Set(['idle', 'mix', 'mixed', 'plnd', 'planned']);
 /**

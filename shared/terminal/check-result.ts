@@ -30,7 +30,7 @@ const MARKS = {
   bad: ['red', 'BAD'],
 } as const satisfies Record<CheckResult['verdict'], readonly [Color, string]>;
 
-/** Formats the result for a terminal: one line, and a second one for the fix. */
+/** Formats the result for a terminal, in one line; if there is a fix, it follows in a second line. */
 export function checkText({ what, verdict, found, fix }: CheckResult, paint: Paint): string {
   const [color, mark] = MARKS[verdict];
   return `${paint(color, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;

@@ -13,7 +13,7 @@ interface Output {
 }
 
 export function makeIo(stdout: Output, stderr: Output): Io {
-  // A reader that has closed its end (`… | head`) is not an error.
+  // It is not an error if the reader closes its end of the pipe (`… | head`).
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   const lines = (text: string) => `${text.split('\n').map(printable).join('\n')}\n`;
   return { out: (text) => void stdout.write(lines(text)), log: (text) => void stderr.write(lines(text)) };

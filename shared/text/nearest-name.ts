@@ -15,7 +15,7 @@ function editDistance(a: string, b: string): number {
   return previous[b.length] ?? 0;
 }
 
-/** Longer names are shortened before the comparison. */
+/** Maximum length of a name that is compared. Longer names are shortened. */
 const NAME_MAX_CHARS = 128;
 
 /** The names in `known` that are most similar to `name`, best first, at most `limit`. */
@@ -28,7 +28,7 @@ export function nearestNames(name: string, known: readonly string[], limit = 3):
 /** The known name that was probably meant; undefined if none is similar enough. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const [best] = ranked(name, known);
-  // A name is similar if at most a third of its letters differ, or two letters are swapped.
+  // A name is similar if at most a third of its letters differ, or if two letters are swapped.
   const near = best !== undefined && (best.inside || best.letters <= Math.max(2, Math.floor(name.length / 3)));
   return near ? best.candidate : undefined;
 }

@@ -1,17 +1,17 @@
 /**
  * Maximum nesting depth wherever JSON is read. A parser may accept deeper values, but serializing them may fail, and
- * engines crash on them.
+ * they crash engines.
  */
 export const JSON_DEPTH_MAX = 512;
 
 /** @throws SyntaxError if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX */
 export function parseJson(text: string): unknown {
-  // Checked before parsing, because 4 MiB of brackets become 100 MiB of arrays.
+  // The depth is checked before parsing, because 4 MiB of brackets would become 100 MiB of arrays.
   if (isDeep(text)) throw new SyntaxError(`nested deeper than ${JSON_DEPTH_MAX}`);
   return JSON.parse(text);
 }
 
-/** Undefined if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX. */
+/** Parses JSON. Undefined if the text is not JSON, or is nested deeper than JSON_DEPTH_MAX. */
 export function tryParseJson(text: string): unknown {
   try {
     return parseJson(text);

@@ -9,13 +9,13 @@ export interface Chart {
   x: string;
   y: string;
   series: readonly Series[];
-  /** Which axes are logarithmic; absent: none. */
+  /** The axes that are logarithmic; absent: none. */
   log?: 'x' | 'xy';
 }
 
 const COLORS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#7a7a7a', '#b08a2e', '#2f8f8f'];
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP] = [360, 220, 64, 40, 30, 30];
-/** Maximum number of points drawn per line. More could not be distinguished at this width. */
+/** Maximum number of points that are drawn per line. More points could not be distinguished at this width. */
 const POINTS_MAX = 300;
 
 /**
@@ -83,7 +83,8 @@ function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
 
 /** Maps values to pixels, and chooses three to six round tick marks. A linear axis begins at zero. */
 function scale(values: readonly number[], log: boolean, from: number, to: number) {
-  // A loop, because two years of minutes are more values than one function call accepts as arguments.
+  // A loop instead of `Math.max(...values)`, because two years of minutes are more values than a function call accepts
+  // as arguments.
   let [most, least] = [Number.MIN_VALUE, log ? Number.POSITIVE_INFINITY : 0];
   for (const one of values) {
     if (!Number.isFinite(one) || (log && one <= 0)) continue;
@@ -100,7 +101,7 @@ function scale(values: readonly number[], log: boolean, from: number, to: number
   };
 }
 
-/** Tick marks of a logarithmic axis: powers of ten, and if these are few, their double and fivefold, too. */
+/** Tick marks of a logarithmic axis: powers of ten. If these are few, also their double and fivefold. */
 function decades(least: number, most: number): number[] {
   const from = Math.floor(Math.log10(least));
   const powers = Array.from(

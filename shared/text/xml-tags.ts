@@ -1,6 +1,6 @@
 /**
- * The text of the first element with that name. Sufficient for the answers of S3: no attributes, no nesting and no
- * entities other than those below.
+ * The text of the first element with this name. Sufficient for the answers of S3, which have no attributes, no nesting,
+ * and only the entities below.
  */
 export function xmlTag(xml: string, name: string): string | undefined {
   return xmlTags(xml, name)[0];

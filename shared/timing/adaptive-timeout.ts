@@ -1,22 +1,22 @@
 /**
- * Bounds of a time limit that follows how long recent answers took, as TCP's retransmission timer does (RFC 6298). The
- * limit grows from the first slow answer of a peer on; for a fast peer it stays at `leastMs`.
+ * Bounds of a time limit that adapts to the time that recent answers took, as TCP's retransmission timer does (RFC
+ * 6298). The limit rises with the first slow answer of a peer. For a fast peer it stays at `leastMs`.
  */
 export interface TimeoutBounds {
   /** The limit for a fast peer, in milliseconds. */
   leastMs: number;
   /** The limit before the first answer; default `leastMs`. */
   firstMs?: number;
-  /** Largest limit, so that a dead peer is always detected. */
+  /** The maximum of the limit, so that a dead peer is always detected. */
   mostMs: number;
 }
 
 export class AdaptiveTimeout {
   readonly #bounds: TimeoutBounds;
-  /** Smoothed duration of an answer, and its mean deviation; undefined before the first answer. */
+  /** Smoothed time that an answer takes, and its mean deviation; undefined before the first answer. */
   #smoothed: number | undefined;
   #variation = 0;
-  /** Factor of the limit. Doubles each time an answer does not arrive in time. */
+  /** Factor by which the limit is multiplied. It doubles each time an answer does not arrive in time. */
   #backoff = 1;
 
   constructor(bounds: TimeoutBounds) {
@@ -47,8 +47,8 @@ export class AdaptiveTimeout {
   }
 
   /**
-   * Calls `ask` with the current limit in milliseconds, which `ask` must enforce, and learns from the time that the
-   * answer took. Rejects with the error of `ask`.
+   * Calls `ask` with the current limit in milliseconds, which `ask` must enforce, and adapts the limit to the time that
+   * the answer took. Rejects with the error of `ask`.
    */
   async bound<T>(now: () => number, ask: (ms: number) => Promise<T>): Promise<T> {
     const { ms } = this;

@@ -1,20 +1,21 @@
-/** Waits after failures: each is twice the previous one, up to a maximum. */
+/** Waits after failures. Each wait is twice the previous one, up to a maximum. */
 
 interface BackoffBounds {
   minMs: number;
   maxMs: number;
 }
 
-/** 2^30 times the shortest wait exceeds every maximum. */
+/** Maximum number of doublings. 2^30 times the shortest wait is longer than every maximum. */
 const DOUBLINGS_MAX = 30;
 
-/** The wait after a failure, if `earlier` failures came before it. */
+/** The wait after a failure that follows `earlier` other failures. */
 export function backoffMs(earlier: number, { minMs, maxMs }: BackoffBounds): number {
   return Math.min(maxMs, minMs * 2 ** Math.min(earlier, DOUBLINGS_MAX));
 }
 
 /**
- * The waits of one machine. They vary at random, so that machines that failed together do not all reconnect together.
+ * The waits of one machine. They vary at random, so that machines that failed at the same time do not all reconnect at
+ * the same time.
  */
 export class Backoff {
   readonly #bounds: BackoffBounds;
@@ -22,14 +23,14 @@ export class Backoff {
   readonly #spread: number;
   #failures = 0;
 
-  /** @param spread largest fraction of a wait that is added or subtracted */
+  /** @param spread maximum fraction of a wait that is added or subtracted at random */
   constructor(bounds: BackoffBounds, random: () => number, spread = 0.2) {
     this.#bounds = bounds;
     this.#random = random;
     this.#spread = spread;
   }
 
-  /** Failures since the last success. */
+  /** Number of failures since the last success. */
   get failures(): number {
     return this.#failures;
   }
@@ -39,7 +40,7 @@ export class Backoff {
     return backoffMs(this.#failures++, this.#bounds) * (1 + this.#spread * (2 * this.#random() - 1));
   }
 
-  /** Resets the count of failures, after a success. */
+  /** Call after a success. Resets the count of failures. */
   reset(): void {
     this.#failures = 0;
   }

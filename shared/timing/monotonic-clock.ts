@@ -1,10 +1,10 @@
 /**
- * Turns a clock that may be set back into one that never goes back. While the underlying clock is behind, no time
- * passes here; afterwards time passes as it does there. If a window or a lease used the clock directly, correcting a
- * clock that is ten minutes fast would freeze it for ten minutes.
+ * Turns a clock that may be set back into a clock that never goes back. While the underlying clock is behind this one,
+ * no time passes here; after that, time passes as it does there. Without this class, if an operator corrects a clock
+ * that is ten minutes fast, windows and leases would stop for ten minutes.
  *
- * It starts at the underlying clock's value. So its values are milliseconds since 1970 until that clock is first set
- * back.
+ * This clock starts at the underlying clock's value. So its values are milliseconds since 1970 until the underlying
+ * clock is first set back.
  */
 export class MonotonicClock {
   readonly #read: () => number;

@@ -1,7 +1,7 @@
-/** A runtime's timer: calls `ring` after `ms`, unless the returned function was called before. */
+/** A runtime's timer. It calls `ring` after `ms`, unless the returned function is called before. */
 export type StartTimer = (ms: number, ring: () => void) => () => void;
 
-/** True if `work` is unfinished after `ms`. */
+/** True if `work` has not settled after `ms`. */
 export async function timesOut(work: Promise<unknown>, ms: number, after: StartTimer): Promise<boolean> {
   let stop = () => {};
   const late = new Promise<boolean>((resolve) => {

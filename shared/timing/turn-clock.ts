@@ -35,7 +35,7 @@ export class TurnClock {
     this.#now = at;
   }
 
-  /** The process has a turn. */
+  /** Call at each turn of the process. */
   turn(at: number): void {
     const took = at - this.#lastAt;
     const late = took > LATE_MS;
@@ -44,18 +44,20 @@ export class TurnClock {
     if (late) this.#lateAt = at;
   }
 
-  /** True if a turn has just come late, so that the expected data may be unread in this process. */
+  /** True if a turn has just come late. Expected data may then be in this process, unread. */
   isLate(at: number): boolean {
     return at - this.#lateAt < TURN_MS;
   }
 
-  /** No turns were counted for a while, because the process waited for nothing. All of that time counts. */
+  /**
+   * Call when turns are counted again after a pause in which the process waited for nothing. All of the pause counts.
+   */
   resume(at: number): void {
     this.#now += at - this.#lastAt;
     this.#lastAt = at;
   }
 
-  /** The time on this clock at `at`, which may be between two turns. */
+  /** The time on this clock at the time `at`, which may be between two turns. */
   now(at: number): number {
     const took = at - this.#lastAt;
     return this.#now + Math.max(Math.min(took, TURN_MS), took / SLOWDOWN_MAX);

@@ -3,7 +3,7 @@ import type { StartTimer } from './start-timer.ts';
 import { TURN_MS, TurnClock } from './turn-clock.ts';
 
 /**
- * When the clock has not been read for this many turns, turns are no longer counted, so that an idle process is not
+ * If the clock has not been read for this many turns, turns are no longer counted, so that an idle process is not
  * woken.
  */
 const IDLE_TURNS = 40;
@@ -14,19 +14,19 @@ export interface WaitClockHost {
   after: StartTimer;
   /**
    * Calls back every `ms` until the returned function is called, and keeps no process alive. Undefined on a host that
-   * runs this code only while a request is handled. On such a host all time counts, because turns cannot be counted.
+   * runs this code only while it handles a request. There, turns cannot be counted, so all time counts.
    */
   every: StartTimer | undefined;
 }
 
-/** The abort reason of an operation that got no answer in time. */
+/** The abort reason of an operation that got no answer within its time limit. */
 export class NoAnswerError extends Error {
   override readonly name = 'TimeoutError';
 }
 
 /**
- * Controls how long a process waits: deadlines are set and checked with `now`, and timers that end a wait are set with
- * `after`. No other code in a process may time its waits.
+ * The clock with which a process limits its waits. Deadlines are set and checked with `now`, and timers that end a wait
+ * are set with `after`. No other code in a process may limit its waits.
  */
 export class WaitClock {
   readonly #host: WaitClockHost;
@@ -41,7 +41,7 @@ export class WaitClock {
     this.#clock = new TurnClock(host.now());
   }
 
-  /** Milliseconds during which this process had its turns. Equal to the host's clock while turns are on time. */
+  /** Milliseconds in which this process had its turns. Equal to the host's clock while turns are on time. */
   now(): number {
     if (this.#host.every === undefined) return this.#host.now();
     this.#idleTurns = 0;
@@ -61,8 +61,8 @@ export class WaitClock {
   }
 
   /**
-   * Calls `ring` once `ms` have passed on this clock. A runtime handles timers before sockets, so the first late turn
-   * does not call it: the answer may already be in a buffer of this process.
+   * Calls `ring` when `ms` have passed on this clock. A runtime handles timers before sockets. So the first late turn
+   * does not call `ring`, because the answer may already be in a buffer of this process.
    */
   readonly after: StartTimer = (ms, ring) => {
     const { after, every } = this.#host;

@@ -1,11 +1,11 @@
 import type { StartTimer } from './start-timer.ts';
 
-/** Intervals between the reports of a command that waits. The last interval repeats. */
+/** Intervals between the progress reports of a command that waits. The last interval repeats. */
 const PROGRESS_MS = [5_000, 15_000, 40_000, 60_000] as const;
 
 /**
- * Waits for `work` without a limit, and reports progress periodically. There is no limit because a command cannot know
- * whether the other side is slow or dead, and a person can end the command. `tell` receives the seconds so far.
+ * Waits for `work`, and reports progress periodically. There is no time limit, because a command cannot know whether
+ * the other side is slow or dead, and a person can end the command. `tell` receives the number of seconds so far.
  */
 export async function waitWithProgress<T>(
   work: Promise<T>,
