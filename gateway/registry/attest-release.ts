@@ -29,9 +29,9 @@ const CHALLENGE_MS = 60_000;
 type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
 /**
- * Returns what agents must prove at this gateway. `minimum`: the minimum version in the settings; the later of it and
- * the environment's version applies. If a key in the list is malformed, the list counts as empty. If agents must prove
- * their release, none is then admitted, so that the operator notices the mistake.
+ * Returns what agents must prove at this gateway. `minimum`: the minimum version in the settings; if the environment
+ * names a version too, the later of both applies. If a key in the list is malformed, the list counts as empty. If
+ * agents must prove their release, none is then admitted, so that the operator notices the mistake.
  */
 export function releaseRules(env: ReleaseEnv, minimum?: string): ReleaseRules & { required: boolean } {
   const set = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;

@@ -16,16 +16,16 @@ export const GATEWAY_HEADER = 'x-otela-gateway';
 type Hello = Extract<Frame, { type: 'hello' }>;
 
 /**
- * The content of a socket's attachment. It outlives hibernation; the object's memory does not. On a host whose objects
- * do not hibernate, it is only in memory.
+ * The content of a socket's attachment. The attachment outlives hibernation, unlike the object's memory. If the objects
+ * of a host do not hibernate, the attachment is only in memory.
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
-  /** Base64url. */
+  /** The agent's ticket, in base64url. */
   ticket: string;
   /** The host that the agent dialed. A gossip socket has the prefix `gossip:` before it. */
   audience: string;
-  /** Base64url. */
+  /** The challenge that the agent must sign, in base64url. */
   nonce: string;
   /** Number of the socket among the sockets of its agent's process; a newer socket has a larger one. */
   generation: number;

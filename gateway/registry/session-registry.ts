@@ -237,8 +237,8 @@ export class SessionRegistry {
     this.sessions.suspect(session, 'tunnel', false, entry);
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
-    // The output gate holds the response until the disk has the rows. So the record of an agent that receives `stored`
-    // is not lost, even if the agent then exits.
+    // The output gate holds the response until the rows are on disk. So if an agent receives `stored`, its record is
+    // not lost, even if the agent then exits.
     this.#storage.flush();
     return { kind: 'stored' };
   }

@@ -9,7 +9,7 @@ import type { ListedIssuer } from './listed-issuers.ts';
  * is lost with its object. The owner passes only sessions that it knows, which bounds the number of states.
  */
 class LiveStates {
-  /** States by session. The one that changed last is at the end. */
+  /** States by session. The state that changed last is at the end. */
   readonly #states = new Map<string, { state: LiveState; version: number }>();
 
   /** Merges `news` into a session's state; `version` grows with each call. */

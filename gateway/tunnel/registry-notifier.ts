@@ -46,8 +46,8 @@ export class RegistryNotifier {
   /** A record that waits to be sent. A newer record replaces it. */
   #waiting: { update: RecordUpdate } | undefined;
   /**
-   * When the latest record may be sent, by `steadyNow`: RECORD_EVERY_MS after the previous record, but not earlier than
-   * RECORD_BURST such intervals ago.
+   * Time of the latest record in a schedule with one record per RECORD_EVERY_MS, by `steadyNow`. The schedule may be at
+   * most RECORD_BURST records behind the clock; each of these may be sent immediately.
    */
   #pace = 0;
   /** True if the registry suspects the agent: the agent did not acknowledge an opening and has sent nothing since. */

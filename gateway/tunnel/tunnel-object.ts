@@ -69,8 +69,8 @@ export class TunnelObject extends GatewayObject {
   readonly #stamps = new BatchReplayGuard(() => Date.now());
   readonly #watchdog = new PeerWatchdog(QUIET_MS, SIGN_OF_LIFE_MS);
   /**
-   * When the agent last sent something, as of the last tick. Only whether this time changes matters, because the
-   * machine's clock may be set.
+   * When the agent last sent something, as of the last tick. It is only compared with its new value and never with the
+   * clock, because the machine's clock may be set.
    */
   #receivedAt = 0;
   readonly #ticker = new Ticker(this.ctx.clock, {

@@ -3,13 +3,16 @@ import { SchedulerError } from '../errors.ts';
 /** A program of some 60 columns needs fewer than 60 pivots. This bound ends a cycle, which would block the caller. */
 const PIVOTS_MAX = 5000;
 const EPSILON = 1e-9;
-/** After this many pivots, Bland's rule (1977) chooses, because it cannot cycle. */
+/**
+ * After this many pivots, Bland's rule (1977) chooses the next pivot, because with this rule the simplex cannot cycle.
+ */
 const BLAND_AFTER = 200;
 
 /**
  * Minimizes cost·x with x ≥ 0 and `matrix[row]·x = right[row]`, from a feasible basis: `basis[row]` is the basic column
- * of the row. Returns x. A dense tableau simplex (Dantzig 1951) for programs of a dozen rows. A search solves
- * ten thousand: each takes 20 µs, compared with a millisecond in HiGHS. Property tests compare it with HiGHS.
+ * of the row. Returns x. This is a dense tableau simplex (Dantzig 1951) for programs of a dozen rows. A search solves
+ * ten thousand such programs: each takes 20 µs here, and a millisecond in HiGHS. Property tests compare the results
+ * with those of HiGHS.
  *
  * @throws SchedulerError `solver` if the optimum is unbounded
  */

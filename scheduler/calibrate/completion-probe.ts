@@ -118,7 +118,10 @@ const modelsSchema = z.object({
     .max(1000),
 });
 
-/** Returns `vLLM 0.19.0` or `SGLang 0.5.9`; a generic name if neither path returns a version. */
+/**
+ * Returns a text such as `vLLM 0.19.0` or `SGLang 0.5.9`, by the path at which the engine returns its version. Returns
+ * a generic name if it returns none.
+ */
 export async function servedEngineName(engine: ProbedEngine): Promise<string> {
   for (const [path, name] of [
     ['/version', 'vLLM'],

@@ -32,7 +32,10 @@ const efficiencySchema = z.object({
   attention_launch_us: microseconds,
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
-  /** Efficiency by precision of the weights, if products in that precision reach other shares of their peak. */
+  /**
+   * Efficiency by precision of the weights, for precisions in which products reach other shares of their peak than the
+   * values above.
+   */
   products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   /** As `products`, for the grouped products of routed experts. */
   experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),

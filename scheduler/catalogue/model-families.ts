@@ -7,8 +7,8 @@ export type SingleLayer = Omit<Layer, 'count'>;
 
 export interface ModelFamily {
   /**
-   * Assumed if the file lacks `tie_word_embeddings`: whether the family's class in transformers uses the embedding as
-   * the output head.
+   * Default for `tie_word_embeddings`: true if the family's class in transformers uses the embedding as the output
+   * head.
    */
   tied: boolean;
   layer(c: ConfigReader, index: number): SingleLayer;

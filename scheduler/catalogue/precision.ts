@@ -7,7 +7,7 @@ export const KV_PRECISIONS = ['bf16', 'fp8', 'int8'] as const satisfies readonly
 
 /**
  * Bytes per element, including scales. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ);
- * mxfp4: an 8-bit scale for each 32 (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16.
+ * mxfp4: an 8-bit scale for each 32 weights (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16 weights.
  */
 export function bytesPerElement(precision: Precision): number {
   switch (precision) {

@@ -16,7 +16,7 @@ const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.char
 export function barsSvg(panels: readonly Bars[]): string {
   const body = panels.map((panel, i) => panelSvg(panel, i * PANEL + 20)).join('');
   const width = panels.length * PANEL + 20;
-  // Bars are 40 pixels wide, so names below them would overlap.
+  // The names are in a legend, because they would overlap below bars that are 40 pixels wide.
   const names = panels[0]?.values.map(({ name }) => name) ?? [];
   const each = (width - 40) / Math.max(1, names.length);
   const legend = names.map((name, i) => {

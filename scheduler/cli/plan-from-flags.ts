@@ -33,7 +33,8 @@ const SOURCE_FLAGS = {
 } as const;
 
 /**
- * Reads inventory and workload from files, or from a gateway with `--live`. A file replaces its half of the live data.
+ * Reads inventory and workload from files, or from a gateway with `--live`. A file replaces the inventory or the
+ * workload of the live data.
  */
 async function sources(
   flags: FlagValues,

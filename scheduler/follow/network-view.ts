@@ -27,7 +27,7 @@ export interface NetworkView {
   running: Layout;
   /** Sessions that serve now, by index of the option. */
   serving: Map<number, string[]>;
-  /** Replicas that a factory deployed and that match no option of a followed model: they stay. */
+  /** Replicas that a factory deployed and that match no option of a followed model. A plan keeps them. */
   others: Placement[];
 }
 

@@ -52,7 +52,7 @@ export interface Forecaster {
   fit(history: History, options: FitOptions): FittedForecaster;
 }
 
-/** The part that each method implements; `calibrated` adds gaps, intervals and fallbacks. */
+/** The part that each method implements. `calibrated` fills gaps in the history, and adds intervals and fallbacks. */
 export interface PointForecaster {
   readonly name: string;
   /**

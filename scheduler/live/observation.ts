@@ -23,7 +23,9 @@ export interface PlanningContext {
   log: (line: string) => void;
 }
 
-/** A replica that a factory started on an idle agent by an order. The factory moves it if the plan does. */
+/**
+ * A replica that a factory started on an idle agent by an order. The factory moves the replica if the plan moves it.
+ */
 interface DeployedReplica extends ReplicaPlace {
   session: string;
   /** False while the engine of the replica starts. */

@@ -93,7 +93,7 @@ export const demandSchema = z.strictObject({
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
   /** Kinds of parallelism to try in addition to tensor parallelism. */
   parallelism: z.array(z.enum(PARALLELISM_KINDS)).optional(),
-  /** Determines the latency target if `latency` is absent. */
+  /** Determines the latency target if there is no `latency`. */
   class: z.enum(CLASSES).optional(),
   /** Maximum mean seconds from arrival to last token. */
   latency: z.number().finite().min(1e-6).max(1e6).optional(),

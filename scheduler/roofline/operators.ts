@@ -14,9 +14,9 @@ export interface Gemm {
   name: string;
   inner: number;
   outer: number;
-  /** Number of such matrices in an expert layer. May be a fraction on one GPU. */
+  /** Number of equal matrices [inner, outer] in the layer, such as one per expert. May be a fraction on one GPU. */
   matrices: number;
-  /** Number of these matrices that a token uses. May be a fraction on one GPU. */
+  /** Number of the `matrices` that a token uses. May be a fraction on one GPU. */
   active: number;
   /** Share of the step's tokens that this GPU processes. */
   share: number;

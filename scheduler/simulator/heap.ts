@@ -4,7 +4,7 @@ interface Node<T> {
   item: T;
 }
 
-/** A binary heap, lowest key first. Its caller bounds it, by one entry per admitted sequence. */
+/** A binary heap, lowest key first. The caller bounds the heap: it adds one entry per admitted sequence. */
 export class Heap<T> {
   readonly #nodes: Node<T>[] = [];
   readonly #byEpoch: boolean;

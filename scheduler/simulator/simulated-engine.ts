@@ -303,7 +303,8 @@ export class SimulatedEngine {
     if (sequence.firstToken < 0) sequence.firstToken = this.clock;
     sequence.base = sequence.prompt + sequence.cached;
     this.#memory.keepPrefix(sequence);
-    // The prefill produced one token. If another engine computed the prompt, that token was counted there.
+    // The prefill of this engine produced one token of the response. If another engine computed the prompt, this engine
+    // has produced none yet.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
     this.#decoding.join(sequence);

@@ -35,8 +35,8 @@ export function equalSplit(
 }
 
 /**
- * Minimizes the sum over models of the absolute difference between assigned and due GPUs, by pool or over all pools.
- * Every model that fits somewhere gets a replica.
+ * Makes the GPUs of each model as equal as possible to its share by `weights`: minimizes the sum of absolute
+ * differences, by pool or over all pools. Every model that fits somewhere gets a replica.
  */
 async function nearestShares(
   options: readonly Option[],

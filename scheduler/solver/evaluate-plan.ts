@@ -22,9 +22,9 @@ export interface Evaluation {
 export const SERVED_TOLERANCE = 1e-6;
 
 /**
- * Computes the best split of each model's rate over its replicas. Curves are convex, so taking the segments with the
- * lowest slope first is optimal. `rates` become the router's weights. If curves are empty, all replicas of a model have
- * the same load.
+ * Computes the best split of each model's rate over its replicas. Curves are convex, so it is optimal to fill the
+ * segments with the lowest slope first. The router's weights are computed from `rates`. If curves are empty, all
+ * replicas of a model have the same load.
  */
 export function evaluatePlan(
   options: readonly Option[],

@@ -11,8 +11,8 @@ interface PackingRow {
 
 /**
  * Replicas do not span nodes. For each t, the replicas on t or more GPUs must fit the nodes' blocks of t GPUs. If the
- * sizes of replicas divide one another, as powers of two do, these conditions are sufficient. For others (3 and 4) they
- * are only necessary, and `packs` decides.
+ * sizes of replicas divide one another, as powers of two do, these conditions are sufficient. For other sizes, such as
+ * 3 and 4, they are only necessary, and `packs` decides whether the replicas fit.
  */
 export function packingRows(options: readonly Option[], pools: readonly Pool[]): PackingRow[] {
   return pools.flatMap((pool, p) => {
@@ -38,7 +38,10 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
   });
 }
 
-/** If the sizes divide one another and the node, the row for all GPUs is sufficient. */
+/**
+ * True if all sizes divide this size or are multiples of it. Then the row for all GPUs includes the condition of this
+ * size, if the size also divides the node.
+ */
 const divides = (sizes: readonly number[], size: number) =>
   sizes.every((other) => Math.max(size, other) % Math.min(size, other) === 0);
 

@@ -48,7 +48,7 @@ export interface Demand {
   tp?: number[];
   /** Kinds of parallelism to try in addition to tensor parallelism, if the model allows them. */
   parallelism?: readonly ParallelismKind[];
-  /** Determines the latency target if `latencyS` is absent; absent: `interactive`. */
+  /** Determines the latency target if there is no `latencyS`. Default: `interactive`. */
   class?: RequestClass;
   /** Maximum mean seconds from arrival to last token of each replica. */
   latencyS?: number;
@@ -77,7 +77,7 @@ export interface Placement {
   /** Full parallelism, if it is more than tensor parallelism. */
   spread?: Parallelism;
   replicas: number;
-  /** True if this scheduler did not start the replicas: they stay even if replicas may be reclaimed. */
+  /** True if this scheduler did not start the replicas. A plan keeps them even if replicas may be reclaimed. */
   pinned?: boolean;
 }
 

@@ -8,12 +8,15 @@ import { type Format, formatOf, withRelativeArrivals } from './trace-formats.ts'
 /** Maximum number of requests of one trace: 5 M rows with their prefixes take some GB. */
 const TRACE_ROWS_MAX = 5_000_000;
 const CHUNK_BYTES = 1 << 20;
-/** A prompt of 10 M tokens has 600,000 blocks of 16, with 20 characters each. */
+/**
+ * Maximum characters of a line. A line about a prompt of 10 M tokens has 600,000 hashes of blocks of 16 tokens, with 20
+ * characters each.
+ */
 const LINE_CHARS_MAX = 16 << 20;
 
 interface Trace {
   rows: TraceRow[];
-  /** `plain`, `azure`, `mooncake`, `burstgpt`, `otela`. */
+  /** Name of the format: `plain`, `azure`, `mooncake`, `burstgpt` or `otela`. */
   format: string;
   /** Tokens per hash; 0: the trace does not describe shared prefixes. */
   prefixBlockTokens: number;

@@ -262,7 +262,7 @@ export class HttpServer {
   }
 
   #answer(message: IncomingMessage, response: ServerResponse, connection: ClientConnection): void {
-    // HTTP/1.0 does not require a Host header, and health checks often use HTTP/1.0.
+    // A missing Host header gets a default: HTTP/1.0 does not require it, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#answerGateway(message, response));
@@ -313,7 +313,8 @@ export class HttpServer {
   async close(drainMs: number): Promise<void> {
     this.#closing = true;
     this.#upgrades.close();
-    // The `close` of node:http also destroys connections with bytes of a finished response that were not sent yet.
+    // Calls the `close` of node:net, because that of node:http also destroys connections on which the last bytes of a
+    // finished response were not sent yet.
     NetServer.prototype.close.call(this.#server);
     await drainConnections(this.#connections, drainMs, () => {
       this.#refused = true;

@@ -13,7 +13,7 @@ export class OutputGate {
   #open = true;
   /** Messages to send after the commit; at most those of one turn. */
   #waiting: (() => void)[] = [];
-  /** Settled by the commit of the open transaction; undefined while no caller waits for it. */
+  /** Settled by the commit of the open transaction. Undefined while no caller waits for the commit. */
   #committed: PromiseWithResolvers<void> | undefined;
 
   /** @param onFailure called if the commit failed; messages that waited for it are never sent */

@@ -7,8 +7,8 @@ import type { SessionTable } from '../session-table.ts';
 /** Maximum models that are counted separately. In a larger registry only the first ones are. */
 const MODELS_MAX = 500;
 /**
- * Maximum agent versions that are counted separately. Usually there are one or two; further and malformed ones count as
- * `other`.
+ * Maximum agent versions that are counted separately. Usually there are one or two versions; further versions and
+ * malformed ones count as `other`.
  */
 const VERSIONS_MAX = 20;
 

@@ -46,7 +46,7 @@ export class UsageOutbox {
   readonly #identities = new Map<string, ReceiptIdentity>();
   readonly prefixes = new PendingPrefixBlocks();
   #scheduled = false;
-  /** True if the last attempt failed and was logged. */
+  /** True if records still waited at the last report to operators. */
   #late = false;
 
   constructor(ctx: ObjectContext, env: Env, session: string) {

@@ -153,7 +153,7 @@ export interface PendingUsage {
   position: number;
   record: UsageRecord;
   replaces: number | undefined;
-  /** The estimate of the same attempt, which is at an earlier position. */
+  /** The estimate that this exact record replaces, if one was recorded at an earlier position. */
   settled: UsedTokens | undefined;
   provider: string;
 }

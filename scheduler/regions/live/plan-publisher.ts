@@ -55,7 +55,8 @@ export class PlanPublisher {
         notes: notes.slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
       });
     } catch (error) {
-      // Another process may plan under the same name, or the answer to the last plan was lost.
+      // Reads the last number again before the next plan: another process may plan under the same name, or the answer
+      // to the last plan was lost.
       if (error instanceof GatewayRefusal && error.status === 409) this.#sequence = undefined;
       throw error;
     }

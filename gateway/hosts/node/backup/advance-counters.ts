@@ -108,7 +108,7 @@ function skipSequence(database: DatabaseSync, table: string): void {
 }
 
 /**
- * Renames the feed of account changes, because numbers of another feed have no meaning here
+ * Gives the feed of account changes a new id, so that each follower copies everything again
  * (replication/change-feed.ts).
  */
 function renameFeed(database: DatabaseSync): void {

@@ -143,7 +143,8 @@ function hold(file: string): DatabaseSync | undefined {
     return database;
   } catch (error) {
     database?.close();
-    // SQLite also reports "unable to open" (14) if descriptors or rights are missing.
+    // Only a missing file is expected. SQLite's error does not tell: it reports "unable to open" (14) also if
+    // descriptors or rights are missing.
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     throw new CommandError(`${file}: ${errorText(error)}`, { cause: error });
   }

@@ -4,12 +4,15 @@ import { join } from 'node:path';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 const DIRECTORY = 'files';
-/** Errors after which the file is copied instead: another file system, one without links, or no permission for them. */
+/**
+ * Errors after which the file is copied instead: `to` is on another file system, the file system has no hard links, or
+ * this user may not create them.
+ */
 const NO_LINK: readonly unknown[] = ['EXDEV', 'EPERM', 'ENOTSUP', 'EMLINK'];
 
 /**
  * Links every uploaded file and batch result of `data` into `to`. The link stays if a user deletes the file. Resolves
- * to all paths in `to`.
+ * to the paths of the files of `data` that are in `to` now.
  */
 export async function linkFiles(data: string, to: string): Promise<string[]> {
   const names = await readdir(join(data, DIRECTORY)).catch(unless('ENOENT', [] as string[]));

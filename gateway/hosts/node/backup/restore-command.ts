@@ -82,7 +82,8 @@ keys are unknown, and keys that were revoked since then work again. Agents recon
 };
 
 /**
- * Files are unpacked here until all are verified. If this directory exists without a lock, a restore was interrupted.
+ * Subdirectory in which files are unpacked until all are verified. If it exists, a restore is running or was
+ * interrupted.
  */
 const UNFINISHED = 'restoring';
 /** The file is not an archive of this program, or it is incomplete. */

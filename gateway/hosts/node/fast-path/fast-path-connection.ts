@@ -36,8 +36,8 @@ export interface ConnectionTakeover {
 }
 
 /**
- * A connection that carries fast-path requests, one after another. At the first bytes that are anything else,
- * `node:http` takes it over permanently.
+ * A connection that carries fast-path requests, one after another. When other bytes arrive, `node:http` takes over the
+ * connection permanently.
  */
 export class FastPathConnection {
   readonly #socket: Socket;

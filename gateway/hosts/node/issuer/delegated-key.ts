@@ -50,7 +50,8 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await makeDirectory(dir);
   const own = await readIssuerFile(dir, 'gateway.key');
   if (own === identity.key) return;
-  // The gateway's service may still name the original file although `issuer rotate` has created a newer key.
+  // A retired key in `file` is no error: the gateway's service may still name the original file after `issuer rotate`
+  // has created a newer key.
   const files = own === undefined ? undefined : await openIssuer(dir, nowS());
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)

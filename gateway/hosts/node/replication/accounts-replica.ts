@@ -78,8 +78,8 @@ export class AccountsReplica {
   }
 
   /**
-   * Deletes other rows that hold a unique value of this row. At the primary they no longer hold the value; their own
-   * change follows, because rows arrive in the order of their last change.
+   * Deletes other rows that hold a unique value of this row. At the primary, those rows no longer hold the value. Their
+   * changes arrive later, because rows arrive in the order of their last change.
    */
   #makeRoom({ table, key: column }: ReplicatedTable, key: string, row: ChangedRow['row']): void {
     for (const names of this.#unique.get(table) ?? []) {

@@ -1,7 +1,7 @@
 /**
  * Exports traces and logs by OTLP over HTTP with OpenTelemetry's SDK, which also reads its environment variables
- * (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, OTEL_BSP_*). Loaded only if an endpoint is set. Names follow the GenAI
- * conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+ * (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, OTEL_BSP_*). This module is loaded only if an endpoint is set. Names follow
+ * the GenAI conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
  */
 import { type Context, ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, TraceFlags, trace } from '@opentelemetry/api';
 import { SeverityNumber } from '@opentelemetry/api-logs';
