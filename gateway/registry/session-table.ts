@@ -220,7 +220,8 @@ function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
     a.suspected === b.suspected &&
     a.connected === b.connected &&
     a.issuer === b.issuer &&
-    // The version is not sufficient: of two records with the same version, the lattice may now have chosen the other.
+    // Compares the whole entries and not only their versions: of two records with the same version, the lattice may
+    // have chosen another one since.
     JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
   );
 }

@@ -23,7 +23,7 @@ export const usageTotals = sqliteTable(
     completion: integer('completion_tokens').notNull(),
     cached: integer('cached_tokens').notNull(),
     reasoning: integer('reasoning_tokens').notNull(),
-    /** Number of requests with a first token. The next two sums are over these requests. */
+    /** Number of requests with a first token. `firstTokenMs` and `engineFirstTokenMs` are sums over these requests. */
     firstTokens: integer('first_tokens').notNull().default(0),
     /** Sum of milliseconds to the first token as the client saw it, including waits in queues. */
     firstTokenMs: integer('first_token_ms').notNull(),

@@ -15,8 +15,8 @@ export function withDatasheetMemory(catalogue: HardwareCatalogue): HardwareCatal
 }
 
 /**
- * The memory size, of those that are sold in its class, that is nearest to the GPU's. If the class is unknown, the
- * GPU's own memory.
+ * The memory size on the data sheet: of the sizes that are sold in the GPU's class, the nearest to the driver's figure.
+ * If the class is unknown, the driver's figure.
  */
 function printedGb(gpu: GpuType): number {
   const gib = gpu.memoryBytes / 2 ** 30;

@@ -5,8 +5,8 @@ import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } 
 /** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
 const TARGET_LOAD = 0.75;
 /**
- * If replicas have no capacity to spare, a layout must reach this share of the largest share of the demand that any
- * layout serves. Giving up the rest allows fewer changes.
+ * If replicas have no capacity to spare, a layout may serve slightly less than the best layout: at least this multiple
+ * of the share of the demand that the best one serves. In return it needs fewer changes.
  */
 const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };

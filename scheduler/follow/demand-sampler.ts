@@ -40,7 +40,10 @@ interface Followed {
   expecter: DemandForecaster;
   fitted: FittedKinds | undefined;
   fittedAt: number;
-  /** First slot that this run requested from the gateway; earlier ones are from the file or unknown. */
+  /**
+   * First slot that this process requested from the gateway. Counts of earlier slots are from the history file, or
+   * unknown.
+   */
   knownFrom: number;
 }
 

@@ -35,7 +35,7 @@ const nodesSchema = z.object({
           .max(64),
         job: z.object({ id: z.string().max(64) }).optional(),
         hardware: z.object({
-          // Groups of equal GPUs with their number; older gateways omit the number.
+          // Groups of equal GPUs. `count` is the number of GPUs of a group. Older gateways omit it; then it is 1.
           gpus: z.array(
             z.object({
               class: z.string().max(64),

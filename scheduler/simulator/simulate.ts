@@ -20,7 +20,7 @@ export interface ReplicaGroup {
 }
 
 interface Simulation {
-  /** Name of the model, as policies get it. */
+  /** Name of the model, which is passed to the policy. */
   model: string;
   groups: readonly ReplicaGroup[];
   requests: Requests;

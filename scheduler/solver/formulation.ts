@@ -183,7 +183,7 @@ function placed({ program, problem, of }: Rows): void {
   const total = demands.reduce((sum, { rate }) => sum + rate, 0);
   demands.forEach(({ rate }, m) => {
     if (rate <= 0) return;
-    // Among solutions with equally many models, prefers models with high demand.
+    // If not all models can be placed, models with high demand are preferred among solutions with equally many models.
     const has = program.column(-1 - (1e-3 * rate) / total, 0, 1, true);
     program.row(0, INFINITY, [...of(m, () => 1), [has, -1]]);
   });

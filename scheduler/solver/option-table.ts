@@ -216,7 +216,7 @@ export class OptionTable {
 const scaled = (points: Curve, rate: number, latency: number): Curve =>
   hull(points.map((point) => ({ rate: point.rate * rate, latencyS: point.latencyS * latency })));
 
-/** True if a simulation's result is not better than its estimate. */
+/** True if the simulated option is not better than the estimate. `latencies`: compare latencies too. */
 function isWithin(estimate: Pick<Option, 'capacity' | 'points'>, found: Option, latencies: boolean): boolean {
   if (found.capacity > estimate.capacity * 1.0001) return false;
   return (

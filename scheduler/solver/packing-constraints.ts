@@ -45,7 +45,10 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
 const divides = (sizes: readonly number[], size: number) =>
   sizes.every((other) => Math.max(size, other) % Math.min(size, other) === 0);
 
-/** True if the replicas fit the nodes. Exact only if their sizes divide one another. */
+/**
+ * True if greedy placement fits the replicas into the nodes. For sizes that do not divide one another, it may miss a
+ * placement.
+ */
 export function packs(options: readonly Option[], counts: Counts, pools: readonly Pool[]): boolean {
   return pools.every((pool, p) => {
     const sizes = new Map<number, number>();

@@ -106,7 +106,10 @@ const NODES: { node: string; gpu: string; tps: number[]; links: string }[] = [
   { node: 'h100-pairwise', gpu: 'H100-NVL', tps: [4], links: 'pcie' },
 ];
 
-/** Fits two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
+/**
+ * Fits two parameters of an all-reduce for each kind of wiring: the latency, and the share of the link's bandwidth that
+ * a ring reaches.
+ */
 export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
   const section: ReportSection = {
     title: 'All-reduce above 64 KB, vidur (fit on one half, error on the other)',

@@ -143,8 +143,8 @@ function hold(file: string): DatabaseSync | undefined {
     return database;
   } catch (error) {
     database?.close();
-    // Only a missing file is expected. SQLite's error does not tell: it reports "unable to open" (14) also if
-    // descriptors or rights are missing.
+    // The file itself is checked, because SQLite reports "unable to open" (14) also if descriptors or rights are
+    // missing.
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     throw new CommandError(`${file}: ${errorText(error)}`, { cause: error });
   }

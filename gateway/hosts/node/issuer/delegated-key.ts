@@ -50,8 +50,8 @@ export async function adoptIdentity(dir: string, file: string): Promise<void> {
   await makeDirectory(dir);
   const own = await readIssuerFile(dir, 'gateway.key');
   if (own === identity.key) return;
-  // A retired key in `file` is no error: the gateway's service may still name the original file after `issuer rotate`
-  // has created a newer key.
+  // `file` may contain a retired key: the gateway's service still names the original file after `issuer rotate` has
+  // created a newer key.
   const files = own === undefined ? undefined : await openIssuer(dir, nowS());
   if (files !== undefined && keyNames(files).retired.includes(name)) return;
   if (own !== undefined)

@@ -93,8 +93,8 @@ export class MonthCounts {
       if (page.items.length === PAGE) return { ...page, more: true };
       const subject = String(row.subject);
       const { month, counts: all } = await this.counts(subject, limits);
-      // Counts are sent by position, so that a later page can continue after the last sent one. If a count before that
-      // position changes meanwhile, the whole subject is sent again.
+      // Counts are sent in the order of their positions, so that a later page can continue after the last count that
+      // was sent. If a count before that position changes meanwhile, the whole subject is sent again.
       const left = all
         .filter((count) => after?.subject !== subject || inOrder(after, count) < 0)
         .toSorted((a, b) => inOrder(a, b));
