@@ -50,7 +50,7 @@ export class LineConcurrency {
    * one per second, an engine with 16 slots would take a quarter of a minute to fill.
    */
   #starting = true;
-  /** The last growth, until the next reading shows its effect. */
+  /** The last increase of the number of lines, until the next reading shows its effect. */
   #trial: { before: number; linesPerS: number } | undefined;
   #hold = 0;
   #preemptions: number | undefined;

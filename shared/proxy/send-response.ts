@@ -85,8 +85,8 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
 }
 
 /**
- * Writes the chunks that were read, then the rest as it arrives. If the response breaks from here on, the client gets
- * an in-band error, and no terminal event.
+ * Writes the chunks that were read, then the rest as it arrives. If an event stream breaks, the client gets an in-band
+ * error and no terminal event. If any other response breaks, it is aborted.
  */
 async function pump<C>(response: NodeResponse, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
   const { record, reservation, inBand } = context;

@@ -5,7 +5,7 @@ export interface QueueItem {
   name: string;
   /** Id that shares turns by weight: of the project, or of a key without a project. */
   project: string;
-  /** Keys of one project share equally. */
+  /** Id of the API key. The keys of one project get equal numbers of turns. */
   key: string;
   /** Requests with the same scope wait for the same nodes; see `eligible`. */
   scope: string;
@@ -29,8 +29,9 @@ export type EnqueueResult<P extends QueueItem> = { kind: 'in'; evicted: P | unde
  * Decides which waiting request is next. Interactive requests go before batch lines. Within a priority, projects share
  * turns by weight, the keys of a project share its turns equally, and the requests of a key go in order of arrival.
  *
- * Bounded: if the queue is full, an interactive request replaces a batch line. If there is none, a request replaces the
- * newest one of the caller with the largest share of its priority, unless its own caller's share would be as large.
+ * Bounded: if the queue is full, an interactive request replaces a batch line. If no batch line waits, the caller with
+ * the largest share of the same priority loses its newest request. If the new request's caller would then have as large
+ * a share, the new request is refused instead.
  */
 export class FairQueue<P extends QueueItem> {
   readonly #max: number;
