@@ -8,7 +8,7 @@ import { endAll } from '../support/processes.ts';
 import { chatBody } from '../support/test-cluster.ts';
 import { openTunnelBench, type TunnelBench } from '../support/tunnel/tunnel-bench.ts';
 
-/** docs/deploy.md states both. Cloudflare's Free plan allows 1,000 calls and 50 statements of D1. */
+/** docs/deploy.md states both. Cloudflare's Free plan allows 50 of each; the Paid plan more. */
 const CALLS_MAX = 16;
 const STATEMENTS_MAX = 10;
 /** Calls of all invocations of objects together, caused by one request. */
