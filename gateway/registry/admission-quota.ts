@@ -10,7 +10,7 @@ const PROVIDER_NODES_DEFAULT = 2_000;
 
 /**
  * Maximum tickets of a provider, including those of ended sessions, because a replica must remember that they ended. A
- * replica stores twice as many tickets of one issuer.
+ * replica stores at most twice as many tickets of one issuer.
  */
 const PROVIDER_TICKETS_MAX = 32_768;
 

@@ -27,7 +27,7 @@ interface CountedAdmission {
   expires: number;
 }
 
-/** Selects the admissions to count: those of one join token, or of one provider. */
+/** Selects the admissions to count: all of one join token, or all of one provider. */
 export type AdmissionCounter = { token: string } | { provider: string };
 
 /**

@@ -23,7 +23,9 @@ export async function authorizedRegistry(
   return { view, account };
 }
 
-/** Like `authorizedRegistry`, for the list of models: a key with the scope inference is always required. */
+/**
+ * Like `authorizedRegistry`, but for the list of models: the request always needs a key, with the scope `inference`.
+ */
 export async function authorizedModels(c: ReadContext): Promise<{ view: RegistrySnapshot; account: Account }> {
   const view = await current(c);
   const account = await accountOf(c, view);

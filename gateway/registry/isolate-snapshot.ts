@@ -114,7 +114,7 @@ class IsolateView implements RegistrySnapshot {
     this.#revision = 0;
   }
 
-  /** Completes settings, because a registry of an earlier version sends fewer of them. */
+  /** Adds defaults to the settings, because a registry of an earlier version sends fewer settings. */
   #settle(settings: GatewaySettings | undefined): void {
     if (settings === undefined) return;
     const before = publishLists(this.settings);

@@ -6,7 +6,7 @@ import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import { type ListedIssuer, listedIssuer } from './listed-issuers.ts';
 
-/** Maximum peer institutions. It bounds the size of every snapshot, and of the list that every agent stores. */
+/** Maximum peer institutions. This bounds the size of each snapshot, and of the list that each agent stores. */
 export const PEERS_MAX = 64;
 
 /** Rejects with ApiError 503 if D1 cannot be reached. */

@@ -1,4 +1,4 @@
-/** Creates the parts of a registry object and connects them. They do nothing before gossip's first event. */
+/** Creates the parts of a registry object and connects them. The parts do nothing before the first event of gossip. */
 import { tunedOptions } from '../../shared/gossip/index.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { GatewaySettings } from '../accounts/gateway-settings.ts';

@@ -204,8 +204,8 @@ export class SessionTable {
 }
 
 /**
- * Adds the reason why a session left: that of its eviction, otherwise that of its agent. `silent` and `killed` are used
- * only if the agent gave no reason.
+ * Adds the reason why a session left: the reason of its eviction, otherwise the reason that its agent gave. `silent`
+ * and `killed` are used only if the agent gave no reason.
  */
 function withReason(shown: RegistryEntry, { eviction }: Entry, wasKilled: boolean): RegistryEntry {
   const ordered = eviction !== undefined && eviction.reason !== SILENT_REASON ? eviction.reason : undefined;

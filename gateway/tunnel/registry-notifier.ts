@@ -37,8 +37,8 @@ interface RegistryNotifierOptions {
 }
 
 /**
- * Reports to the registry what one tunnel observes. Calls are sent one after another, because "closed" must not
- * overtake the previous "opened".
+ * Reports to the registry what one tunnel observes. Calls are sent one after another, because the call `closed` must
+ * not overtake an earlier call, which reports that the tunnel is open.
  */
 export class RegistryNotifier {
   readonly #options: RegistryNotifierOptions;

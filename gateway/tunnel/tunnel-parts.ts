@@ -1,4 +1,7 @@
-/** Creates the parts of a tunnel object and connects them. They do nothing before a socket, a call or an alarm. */
+/**
+ * Creates the parts of a tunnel object and connects them. The parts do nothing before the object gets a socket, a call
+ * or an alarm.
+ */
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';

@@ -1,8 +1,8 @@
 /**
  * Records requests of known accounts that reached no engine, because they were refused or because the client
- * disconnected while they waited. They are written in batches, and no request waits for a write. Identical refusals
- * within a second become one row with their number and the means of their durations, so that a flood of refused
- * requests costs little.
+ * disconnected while they waited. The records are written in batches, and no request waits for a write. Identical
+ * refusals within a second become one row with their number and the means of their durations, so that a flood of
+ * refused requests costs little.
  */
 
 import { AttemptError } from '../../shared/attempts/attempt-error.ts';

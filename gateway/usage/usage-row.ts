@@ -57,8 +57,8 @@ export interface UsageRow {
   /** Why no engine received the request: the code of the gateway's error. */
   error?: string;
   /**
-   * How many identical requests were refused within a second; `totalMs` and `queueMs` are then their means. Absent:
-   * one.
+   * How many identical requests were refused within a second; `totalMs` and `queueMs` are then their means. Absent: one
+   * request.
    */
   times?: number;
   traced: boolean;

@@ -165,7 +165,7 @@ export function fillOrWait(
   });
 }
 
-/** Same result as `balance`, computed by HiGHS. It checks the simplex in tests, and published results. */
+/** Same result as `balance`, computed by HiGHS. Tests compare the simplex and published results with it. */
 export async function balanceByHighs(problem: AssignmentProblem): Promise<Assignment> {
   const [groups, kinds] = [problem.replicas.length, problem.demand.length];
   const program = new LpProgram();

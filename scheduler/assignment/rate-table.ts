@@ -11,7 +11,7 @@ import type { Shape, ShapeRates, Site } from './types.ts';
 
 /** Maximum number of pipeline stages of one replica: each further stage adds a hop and a bubble to every token. */
 const STAGES_MAX = 4;
-/** Load at which latencies are compared: that of a replica that is well filled but has no growing queue. */
+/** Load at which latencies are compared: a replica is well filled at this load, and its queue does not grow. */
 const NOMINAL_LOAD = 0.7;
 
 /** All shapes, smallest first, in which the model fits these GPUs with memory for two requests of its full context. */

@@ -23,8 +23,8 @@ interface Phase {
 }
 
 /**
- * Short prompts in growing batches reveal the time of products and of the host; long prompts reveal that of attention;
- * single prompts reveal that of arithmetic.
+ * Short prompts in growing batches reveal the times of products and of the host, long prompts the time of attention,
+ * and single prompts the time of arithmetic.
  */
 const PHASES: readonly Phase[] = [
   ...[1, 2, 4, 8, 16, 32, 64, 128].map((sequences) => phase('decode', sequences, 16, 96, sequences === 1 ? 3 : 2)),
@@ -90,7 +90,9 @@ async function repeated(one: Phase, load: Load): Promise<LoadObservation> {
   return middle;
 }
 
-/** Makes a prompt that begins unlike all others. Otherwise a prefix cache would answer instead of the GPU. */
+/**
+ * Makes a prompt with a beginning that no other prompt has. Otherwise a prefix cache would answer instead of the GPU.
+ */
 function promptOf(words: number, random: Random): string {
   return Array.from({ length: words }, () => SYLLABLES[Math.floor(random() * SYLLABLES.length)]).join(' ');
 }

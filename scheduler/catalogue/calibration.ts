@@ -75,13 +75,15 @@ export const calibrationSchema = z.object({
   engine: z.string().min(1).max(128).default('not told'),
   default: efficiencySchema,
   gpus: z.record(z.string(), efficiencySchema.partial()),
-  /** Parameters by the `link` in a GPU's row. A link without measurements has those of `nvlink`. */
+  /** Parameters by the `link` in a GPU's row. A link without measurements has the parameters of `nvlink`. */
   links: z.object({ nvlink: linkSchema, pcie: linkSchema }).catchall(linkSchema),
   host: hostSchema,
 });
 export type Calibration = z.infer<typeof calibrationSchema>;
 
-/** Returns the parameters of a GPU. A GPU without measurements has those of its class, or else the defaults. */
+/**
+ * Returns the parameters of a GPU. A GPU without measurements has the parameters of its class, or else the defaults.
+ */
 export function efficiencyOf(calibration: Calibration, gpu: GpuType): Efficiency {
   const rows = [calibration.default, calibration.gpus[gpu.class], calibration.gpus[gpu.id]];
   const products = Object.assign({}, ...rows.map((row) => row?.products));

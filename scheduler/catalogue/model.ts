@@ -136,7 +136,7 @@ function sumOfLayers(model: Model, copies: (matrix: { matrices: number; active: 
   }, 0);
 }
 
-/** Window of the layers that have one, tokens; 0: every layer has full attention. If windows differ, the widest. */
+/** Widest window of any layer, tokens; 0: every layer has full attention. */
 export function windowTokens(model: Model): number {
   return Math.max(0, ...model.layers.flatMap(({ mixers }) => mixers.map(windowOf)));
 }

@@ -23,7 +23,8 @@ export interface ExpectedDemand {
 }
 
 /**
- * Forecasts the demand of one model. `season`: number of slots after which the load repeats, such as those of a day.
+ * Forecasts the demand of one model. `season`: number of slots after which the load repeats, such as the number of
+ * slots in a day.
  */
 export class DemandForecaster {
   readonly #season: number;

@@ -91,7 +91,7 @@ export class DemandSampler {
     this.#window = Math.min(WINDOW_SLOTS_MAX, Math.floor(WINDOW_S_MAX / options.slotS));
   }
 
-  /** Returns counts of the last slots and forecasts of the next ones. */
+  /** Returns the counts of the last slots and the forecasts of the next slots. */
   async look(now: number): Promise<ModelSample[]> {
     const { slotS } = this.#options;
     const most = this.#window;

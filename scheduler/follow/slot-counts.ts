@@ -51,8 +51,8 @@ export class SlotCounts {
 
   /**
    * Adds the gateway's counts of the slots from `from` to `to` (exclusive). A slot without an entry had no request.
-   * Requests that no node served have no kind: they are divided among the kinds in proportion to the served ones, or
-   * evenly.
+   * Requests that no node served have no kind: they are divided among the kinds in proportion to the served requests,
+   * or evenly if none was served.
    */
   take(counted: KindCount | undefined, from: number, to: number): void {
     for (let slot = from; slot < to; slot++) {

@@ -160,8 +160,8 @@ export class DeploymentDescriptions {
 }
 
 /**
- * Id of the pool of a node. Nodes with equal GPUs and equal templates share a pool; the id is computed from both, so it
- * is stable.
+ * Id of the pool of a node. Nodes with equal GPUs and equal templates share a pool. The id is computed from GPUs and
+ * templates, so it is stable.
  */
 export function agentPoolId(node: PlacementNode, offers: readonly TemplateOffer[]): string {
   const hash = createHash('sha256').update(JSON.stringify(offers)).digest('hex').slice(0, 4);

@@ -32,7 +32,7 @@ const workloadSchema = z.object({
 /** Maximum number of characters of a name that are logged; real names are shorter. */
 const NAME_CHARS = 256;
 
-/** Assumed lengths of requests to a model without responses: those of a chat. */
+/** Assumed lengths of requests to a model without responses: the lengths of a chat. */
 const GUESS = {
   input: { kind: 'lognormal' as const, mean: 512, sd: 512 },
   output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
@@ -70,7 +70,7 @@ export async function liveWorkload(
       log(
         `${row.model} is not in the catalogue: planned with the current throughput of its replicas, ${observed[0]?.rate.toPrecision(3)} requests/s each (--models NAME=config.json describes it)`,
       );
-    // If one model has two names, the lengths of the name with more requests count for both.
+    // If clients use two names for one model, the lengths of the name with more requests count for the model.
     const known = demands.get(model.id);
     // Refused requests count as demand, so that a model without a replica gets one.
     const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);

@@ -34,7 +34,7 @@ export async function slurmInventory(
   const seen = new Set<string>();
   for (const line of out.split('\n')) {
     const [host = '', state = '', gres = '', used = '', partition = ''] = line.split('|').map((cell) => cell.trim());
-    // A node in several partitions counts only in the first of them.
+    // A node in several partitions counts only in the first partition that sinfo prints.
     if (!takesJobs(state) || seen.has(host)) continue;
     for (const [type, free] of freeGpus(gres, used)) {
       if (free <= 0) continue;

@@ -3,7 +3,7 @@ import { takenGpus } from '../solver/formulation.ts';
 import { type Demand, type Pool, poolGpus } from '../solver/planning-problem.ts';
 import type { SolverDecision } from '../solver/solve-plan.ts';
 
-/** It is useless to suggest more GPUs than this. */
+/** Maximum number of additional GPUs that are suggested. */
 const MORE_GPUS_MAX = 100_000;
 
 /** Explains which constraint prevents the requested plan, and the smallest change that would help. */

@@ -22,8 +22,9 @@ const MEMORY_FRACTION = 0.9;
 type Stored = Pick<ModelDeployment, 'model' | 'weights'> & Parallelism;
 
 /**
- * Precision of a part of the weights. If the requested precision is the checkpoint's, each part has its precision in
- * the checkpoint; otherwise all products have the requested one. A router has 16 bits in every checkpoint.
+ * Precision of a part of the weights. If the requested precision is the main precision of the checkpoint, each part has
+ * its precision in the checkpoint. Otherwise all products have the requested precision. A router has 16 bits in every
+ * checkpoint.
  */
 export function precisionOf(
   { model, weights }: Pick<ModelDeployment, 'model' | 'weights'>,
@@ -54,8 +55,8 @@ export function weightBytes(stored: Stored): number {
     }
     for (const mixer of layer.mixers) bytes += layer.count * extraMixerBytes(mixer, stored) * (perStage / tp);
   }
-  // Embedding and head have 16 bits even in quantized checkpoints. Each stage has at most one of them, divided by
-  // tensor parallelism.
+  // Embedding and head have 16 bits even in quantized checkpoints. Each stage has at most one of these two matrices,
+  // divided by tensor parallelism.
   return bytes + (embeddingParameters(model) + model.extra) * 2 * (perStage / tp);
 }
 

@@ -25,8 +25,8 @@ export class PrefixCache {
   }
 
   /**
-   * Pins the first `count` blocks for a new sequence; they must be in the cache. Returns how many of them no sequence
-   * used before.
+   * Pins the first `count` blocks for a new sequence. The blocks must be in the cache. Returns how many of these blocks
+   * no other sequence uses.
    */
   reserve(hashes: readonly number[], count: number): number {
     if (count === 0) return 0;
@@ -53,7 +53,7 @@ export class PrefixCache {
     return added;
   }
 
-  /** Unpins the blocks of a sequence that ended. Returns how many of them no sequence uses any more. */
+  /** Unpins the blocks of a sequence that ended. Returns the number of its blocks that no sequence uses any more. */
   release(hashes: readonly number[]): number {
     let idle = 0;
     // Releases the last block first, so that it is evicted before the blocks on which it depends.
@@ -67,7 +67,7 @@ export class PrefixCache {
     return idle;
   }
 
-  /** Evicts blocks that no sequence uses, in order of last use, until at most `room` of them are left. */
+  /** Evicts blocks that no sequence uses, in order of last use, until the cache has at most `room` unused blocks. */
   trim(room: number): void {
     if (this.#idle <= room) return;
     for (const [hash, users] of this.#users) {

@@ -104,8 +104,8 @@ export class Queue {
 }
 
 /**
- * Removed entries stay in the array until more than this many of them are more than half of it: shifting an array of
- * millions for each entry would take too long.
+ * Removed entries stay in the array until there are more than this many, and until they are more than half of the
+ * array. Shifting an array of millions for each entry would take too long.
  */
 const COMPACT_ABOVE = 4096;
 

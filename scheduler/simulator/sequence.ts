@@ -2,8 +2,8 @@
 export interface Sequence {
   request: number;
   /**
-   * Prompt tokens to compute before the next token, without those that the prefix cache holds. It grows if the sequence
-   * is preempted.
+   * Number of prompt tokens to compute before the next token, without the tokens that the prefix cache holds. After a
+   * preemption it includes the response tokens so far.
    */
   prompt: number;
   /** Prompt tokens that the prefix cache held. */
@@ -21,7 +21,10 @@ export interface Sequence {
   /** Response tokens that are still to come. While the sequence decodes: the number when its decoding began. */
   remaining: number;
   firstToken: number;
-  /** Tokens of which it held keys and values when its decoding began. It gains one per step. */
+  /**
+   * Number of tokens of which the sequence held keys and values when its decoding began. Each step adds one token,
+   * which is not counted here.
+   */
   base: number;
   /** Step at which its decoding began. */
   since: number;

@@ -169,8 +169,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Removes and returns up to `most` requests that another replica shall serve: first waiting ones, the newest first,
-   * then running ones, the newest first. A partly computed prompt is lost.
+   * Removes and returns up to `most` requests that another replica shall serve: first waiting requests and then running
+   * requests, in each case the newest first. A partly computed prompt is lost.
    */
   surrender(most = Number.POSITIVE_INFINITY): HeldRequest[] {
     const held: HeldRequest[] = [];

@@ -37,8 +37,9 @@ export function policyNamed(name: string, replicas: readonly SimulatedReplica[])
 }
 
 /**
- * Smooth weighted round-robin: of any n consecutive picks each replica gets its share within one, so that bursts are
- * also spread evenly. Random picks by weight would sometimes hit one replica several times in a row, and queue there.
+ * Smooth weighted round-robin: of any n consecutive picks, each replica gets n times its share, plus or minus one pick.
+ * So bursts are spread evenly, too. Random picks by weight would sometimes hit one replica several times in a row, and
+ * queue there.
  */
 function weighted(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));

@@ -139,7 +139,7 @@ export class Columns {
   /**
    * Solves the relaxation over all configurations. It ends if no new configuration would help, at `deadline`
    * (performance.now), or if the bound exceeds `enough`. If the goal is a share, the value is the use of the fullest
-   * pool: above 1 the share is impossible.
+   * pool. If it is above 1, the share is impossible.
    */
   async relax(deadline: number, enough = Number.POSITIVE_INFINITY, start?: readonly number[]): Promise<Relaxed> {
     let bound = Number.NEGATIVE_INFINITY;
@@ -255,7 +255,10 @@ interface Relaxed {
   values: number[];
   /** Shadow prices of the rows. */
   prices: readonly number[] | undefined;
-  /** True if the configurations of some model do not fit together with the others. Proven if `complete`. */
+  /**
+   * True if some model has no configuration in the solution, because its known configurations do not fit beside those
+   * of the other models. Proven if `complete`.
+   */
   missing: boolean;
   /** True if more rounds would not improve the result. */
   complete: boolean;

@@ -49,8 +49,8 @@ const FREE_GPU_BONUS = 1e-7;
  */
 const USD_BESIDE_GPUS = 1e-4;
 /**
- * The cost of all replicas together weighs at most this many GPUs in the objective. It is below one half, so that a
- * bound may be rounded up to whole GPUs.
+ * The cost of all replicas together weighs at most this many GPUs in the objective. The value is below one half, so
+ * that a bound may be rounded up to whole GPUs.
  */
 const USD_AS_GPUS = 0.4;
 /** Weight of a GPU if the cost is minimized: among plans of equal cost, the one with the fewest GPUs wins. */

@@ -154,7 +154,7 @@ export class GoalSolver {
     this.#bound = Math.max(this.#bound, tightened(bound, this.#problem));
   }
 
-  /** Simulates the options that a solution uses. Returns false if all of them were exact already. */
+  /** Simulates the options that a solution uses. Returns false if none of them was still an estimate. */
   #refine(counts: Counts, untilDeadline = true): boolean {
     const { table } = this.#context;
     const wantLatency = this.#problem.settings.objective !== 'throughput';

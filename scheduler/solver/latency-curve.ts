@@ -87,7 +87,7 @@ export function rateWithin(curve: Curve, latencyS: number): number {
   return rate;
 }
 
-/** Mean seconds at `rate`; beyond the last point, those of the last point. */
+/** Mean seconds of a request at `rate`. Beyond the last point of the curve, the seconds of the last point. */
 export function latencyAt(curve: Curve, rate: number): number {
   if (rate <= 0) return curve[0]?.latencyS ?? 0;
   for (let i = 1; i < curve.length; i++) {

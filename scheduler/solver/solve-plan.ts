@@ -153,8 +153,8 @@ async function closer(context: SolverContext, goal: Goal, found: GoalOutcome, de
 const SERVING_SHARE = 0.4;
 
 /**
- * For many models and the objective `latency`: a first plan that serves all requests. It is found much sooner than one
- * with low latency.
+ * For many models and the objective `latency`: a first plan that serves all requests. Such a plan is found much sooner
+ * than a plan with low latency.
  */
 async function anyServing(context: SolverContext, deadline: number): Promise<Counts | undefined> {
   const { settings, targets } = context;

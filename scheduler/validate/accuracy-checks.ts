@@ -30,8 +30,8 @@ export const mean = (values: readonly number[]): number =>
 export const worst = (values: readonly number[]): number => Math.max(...values.map(Math.abs));
 
 /**
- * Returns in which half of the data a measured point is: 0, used for fitting, or 1, used for reporting. It is a hash of
- * the point's index, the same on every machine.
+ * Returns the half of the data to which a measured point belongs: 0, used for fitting, or 1, used for reporting. The
+ * half is a hash of the point's index, so it is the same on every machine.
  */
 export function half(index: number): 0 | 1 {
   let x = (index + 1) | 0;

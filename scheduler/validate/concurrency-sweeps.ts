@@ -24,9 +24,10 @@ interface SweepPoint {
 }
 
 /**
- * H100: yobitelcomm.github.io/bench, "concurrency sweep" (2026-05-16). It calls its lengths "chatbot-short"; 128 and
- * 256 are our assumption. At 16 and 64 concurrent requests, the client or the engine was at its limit: 64 got less
- * throughput than 16. A100: johnmusgrave.com, "vLLM throughput-latency sweep on NVIDIA A100".
+ * H100: yobitelcomm.github.io/bench, "concurrency sweep" (2026-05-16). The page calls the lengths "chatbot-short"; 128
+ * prompt tokens and 256 response tokens are our assumption. At 16 and 64 concurrent requests, the client or the engine
+ * was at its limit, because the throughput with 64 was lower than with 16. A100: johnmusgrave.com, "vLLM
+ * throughput-latency sweep on NVIDIA A100".
  */
 const POINTS: readonly SweepPoint[] = [
   { gpu: 'H100-SXM', engine: 'vLLM 0.21', underWay: 1, input: 128, output: 256, figure: 'tpot', measured: 6.48 },

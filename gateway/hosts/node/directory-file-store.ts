@@ -3,7 +3,10 @@ import { type FileHandle, mkdir, open, opendir, rename, rm, stat } from 'node:fs
 import { join } from 'node:path';
 import { type FileStore, FileStoreError, FileTooLarge, type StoredFile } from '../../files/file-store.ts';
 
-/** Matches ids that the gateway generates. They cannot leave the directory. */
+/**
+ * Matches ids that the gateway generates. An id of this form is a file name without a path, so the file is in the
+ * directory.
+ */
 const ID = /^file-[0-9a-z]{24}$/;
 const UNFINISHED = '.part';
 /** Bytes of one read of a whole file: four times Node's default. */

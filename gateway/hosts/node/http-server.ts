@@ -49,8 +49,8 @@ import { writeAnswer } from './write-response.ts';
 const KEEP_ALIVE_PROBE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
 /**
- * Allowed TLS versions. RFC 8996 deprecates TLS 1.0 and 1.1. They are set here, because a flag or NODE_OPTIONS, which a
- * site may set for another program, can lower Node's default.
+ * Allowed TLS versions. RFC 8996 deprecates TLS 1.0 and 1.1. The versions are set here, because Node's default can be
+ * lowered by a flag, or by NODE_OPTIONS, which a site may have set for another program.
  */
 const TLS_LIMITS = {
   minVersion: 'TLSv1.2',

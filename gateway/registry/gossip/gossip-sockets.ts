@@ -43,7 +43,7 @@ interface GossipSocketEvents {
   message(session: string, bytes: Uint8Array): void;
 }
 
-/** The sockets of delegates, which hibernate with their object. Each session has one, the newest. */
+/** The sockets of delegates, which hibernate with their object. Each session has only its newest socket here. */
 export class GossipSockets extends ProvenSockets<Delegate> {
   readonly #gateway: string;
   readonly #events: GossipSocketEvents;

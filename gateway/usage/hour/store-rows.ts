@@ -76,7 +76,7 @@ function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): stri
   return `${session} ${stream}`;
 }
 
-/** Returns the row's name, and that of the estimate which it replaces. */
+/** Returns the row's name, and the name of the estimate that it replaces. */
 function namesOf({ session, stream, replaces = stream }: UsageRow): string[] {
   return replaces === stream
     ? [nameOf({ session, stream })]

@@ -88,7 +88,9 @@ type WaitingUsage = {
   at: number;
   /** Provider of the agent that reported the record. */
   reporter: string;
-  /** The record when it was read. An exact record may replace it meanwhile. */
+  /**
+   * The record at the time when it was read for forwarding. An exact record may have replaced it in the table since.
+   */
   text: string;
 };
 

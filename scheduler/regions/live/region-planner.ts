@@ -217,7 +217,8 @@ function roomOf({ replicas, concurrency, serviceS }: ObservedPlace): number {
 }
 
 /**
- * Seconds of service that a place has in a slot, minus those for requests of other sources and for waiting requests.
+ * Seconds of service that a place can give to this gateway's requests in a slot: all seconds minus those for requests
+ * of other sources and for waiting requests.
  */
 function capacityOf({ replicas, concurrency, others, waiting, serviceS }: ObservedPlace, slotS: number): number {
   return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);

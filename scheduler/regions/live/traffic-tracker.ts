@@ -45,7 +45,7 @@ interface TrackerOptions {
   watts(gpu: string | null): number;
 }
 
-/** Number of kept means of the response time. The lowest of them counts as the time without queueing. */
+/** Number of mean response times that are kept. The lowest mean counts as the time without queueing. */
 const SERVICE_SLOTS = 20;
 /**
  * Weight of the newest slot in the estimate of other sources. With a weight of 1, two planners that both make space for
@@ -127,7 +127,7 @@ export class Tracker {
     return { models: [...models.values()], roundTripS: new Map(this.#roundTripS) };
   }
 
-  /** `sinceS`: as in `look`, at least a slot. */
+  /** `sinceS`: seconds since the last look; at least a slot. */
   #place(region: string, facts: ModelFacts, sinceS: number): ObservedPlace {
     const { model, replicas, kinds, running, waiting, answered, service_s } = facts;
     const memory = this.#of(`${region}\n${model}`);
@@ -212,7 +212,7 @@ export class Tracker {
   }
 }
 
-/** A place without a measured response gets the mean service time of the others. */
+/** A place without a measured response gets the mean service time of the places with one. */
 function guessServices(places: ObservedPlace[]): void {
   const known = places.map(({ serviceS }) => serviceS).filter(Number.isFinite);
   if (known.length === 0) return;

@@ -1,4 +1,4 @@
-/** Links uploaded files and batch results. They are complete and immutable once they have their name. */
+/** Links uploaded files and batch results. A file gets its name when it is complete, and then never changes. */
 import { copyFile, link, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';

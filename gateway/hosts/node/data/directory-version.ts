@@ -11,7 +11,10 @@ import { CommandError } from '../../../command-error.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
-/** Migrates a data directory from one version to the next. It must also work on what an interrupted migration left. */
+/**
+ * Migrates a data directory from one version to the next. It must also work on a directory in which it was interrupted
+ * before.
+ */
 type LayoutMigration = (data: string) => Promise<void>;
 
 /**

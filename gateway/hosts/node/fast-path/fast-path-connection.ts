@@ -51,8 +51,8 @@ export class FastPathConnection {
   /** Bytes that were read and discarded. */
   #dropped = 0;
   /**
-   * True if the last response was sent. Further input is discarded, because part of a request could look like a
-   * complete one.
+   * True if the last response was sent. Further input is discarded, because a part of a request could look like a
+   * complete request.
    */
   #ended = false;
 

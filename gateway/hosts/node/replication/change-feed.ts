@@ -1,7 +1,7 @@
 /**
  * Tracks which account rows changed, in order. SQLite triggers record a change within the transaction that makes it, so
- * that no writer can forget it. There is one entry per row, which moves to the end when the row changes again. So there
- * are as many entries as rows, including deleted ones.
+ * that no writer can forget it. There is one entry per row, which moves to the end when the row changes again. So the
+ * number of entries is the number of rows, including deleted rows.
  */
 import { randomBytes } from 'node:crypto';
 import type { Database, SqliteRow, SqliteValue } from '../sqlite.ts';

@@ -91,7 +91,7 @@ export class Replicator {
   #renumbered = 0;
   #followError: string | undefined;
   #exchangeError: string | undefined;
-  /** Other followers of the same primary. */
+  /** Other followers of this gateway's primary. */
   others: FollowAnswer['followers'] = [];
 
   constructor(options: ReplicatorOptions) {

@@ -40,7 +40,7 @@ async function answers(url: string, adminKey: string): Promise<void> {
 
 /** Returns `200`, or a description of what was received instead. */
 function status(url: URL, headers: Record<string, string>): Promise<string> {
-  // For listening, an unspecified address means "all addresses"; loopback is one of them.
+  // A gateway that listens on an unspecified address listens on all addresses, so it can be reached at loopback.
   const host = url.hostname.replace('0.0.0.0', '127.0.0.1').replace('[::]', '[::1]');
   const target = new URL(url);
   target.hostname = host;
