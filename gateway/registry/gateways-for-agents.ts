@@ -40,7 +40,8 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
   const { issuer, view } = await verifyAgentTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
-  // The agent's own institution decides to which gateways it connects and how often it probes.
+  // A session of a peer institution gets an empty list, because its own institution decides to which gateways it
+  // connects and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
   const { membership } = view.settings;
   const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership };

@@ -40,7 +40,8 @@ export interface RegistrySnapshot {
   /** This gateway's id as a gossip peer; empty until the registry has answered. */
   readonly gateway: string;
   /**
-   * Returns the sessions that serve or served a model, including LEFT sessions. A model with sessions here is known.
+   * Returns the sessions that serve or served a model, including LEFT sessions. A model for which there are sessions is
+   * known.
    */
   model(id: string): ModelNodes | undefined;
 }
@@ -195,8 +196,8 @@ class IsolateSnapshot {
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
-    // A read that another request started belongs to that request's context. If that request is canceled, the read
-    // never settles.
+    // Only a read that this request started is kept alive. A read of another request belongs to that request's context:
+    // if that request is canceled, the read never settles.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (isRecent(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return waitAtMost(refreshed, this.#wait.ms).then(() => this.#view);

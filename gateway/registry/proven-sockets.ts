@@ -120,7 +120,7 @@ export abstract class ProvenSockets<P extends Peer> {
     const same = waiting.filter((peer) => peer.session === session);
     const full = waiting.length >= challenged ? waiting[0] : undefined;
     const oldest = same.length >= challengedPerSession ? same[0] : full;
-    // If the agent of the closed socket is honest, it connects again.
+    // Closing an honest agent's socket is harmless, because the agent connects again.
     if (oldest !== undefined)
       this.close(oldest, CLOSE_CODES.resync, 'other connections wait, and this one did not authenticate');
   }

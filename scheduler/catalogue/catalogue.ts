@@ -47,8 +47,8 @@ function gpuVariant(variants: readonly GpuType[], name: string, memoryMib?: numb
 }
 
 /**
- * Memory in bytes, from the number after the class (`A100-80`, `80GB`, `80G`). The class's own number directly follows
- * a letter, so it does not match.
+ * Memory in bytes, from the number after the class (`A100-80`, `80GB`, `80G`). The number of the class itself, such as
+ * 100 in `A100`, directly follows a letter and is not matched.
  */
 function memoryOf(name: string): number | undefined {
   const found = /(?:^|[^a-z0-9])(\d{2,3})(?:\s?gi?b?)?(?=$|[^a-z0-9])/i.exec(name);

@@ -90,7 +90,8 @@ class Shadow {
         else this.#io.out('there were no requests: the plan does not change');
       }
       this.#isUnfinished = false;
-      // The file is written again at each look, because a factory ignores an old file.
+      // The plan file is written again at each look, even without a new plan, because a factory ignores a file that is
+      // too old.
       if (this.#placements !== undefined && this.#path !== undefined) writePlan(this.#path, this.#placements);
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;

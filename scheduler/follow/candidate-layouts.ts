@@ -12,8 +12,8 @@ const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
 
 /**
- * Returns one layout per distinct demand. The demands are the expected one of each slot, and the high one of all slots
- * together. Empty if no layout fits.
+ * Returns one layout per distinct demand. The demands are the expected demand of each slot, and the highest upper end
+ * of the forecast over all slots. Empty if no layout fits.
  */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
   const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));

@@ -42,7 +42,10 @@ export const DEFAULT_FIT: FitOptions = { horizon: 1, level: 0.8, seed: 1 };
 
 export interface FittedForecaster {
   readonly name: string;
-  /** Forecasts the `horizon` slots after the end of `history`, which has the series of the fit. */
+  /**
+   * Forecasts the `horizon` slots after the end of `history`, which must have the same series as the history of the
+   * fit.
+   */
   forecast(history: History, horizon: number): Forecast;
 }
 

@@ -74,7 +74,7 @@ export class StepModel {
   readonly #linear = new Float64Array(CACHED_TOKENS);
   readonly #sampling = new Float64Array(CACHED_SEQUENCES);
 
-  /** `engine`: its start options. */
+  /** `engine`: start options of the engine that affect the time of steps. */
   constructor(deployment: ModelDeployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
     if (deployment.prefill !== undefined) throw new Error('a pair has two engines: make a step model of each');
     this.deployment = deployment;

@@ -33,8 +33,8 @@ const LATENCY_OPTIMISM = 0.8;
  */
 const EXPERTS_LATENCY_OPTIMISM = 0.45;
 /**
- * Under load, a request's latency is at least this share of its latency without load. It may be lower because lengths
- * are random.
+ * Under load, a request's latency is at least this share of its latency without load. The share is below 1, because the
+ * lengths of the simulated requests are random.
  */
 const ALONE_OPTIMISM = 0.9;
 /** Factor on latencies if the engine refuses long requests because the context ends: the remaining ones are shorter. */
@@ -51,8 +51,8 @@ export class Averages {
   readonly #rate: number;
   readonly #refusals: number;
   /**
-   * What limits its throughput. The error of the averages in one simulation applies to other replicas with the same
-   * limit.
+   * What limits the replica's throughput. The error of the averages in one simulation applies to other replicas with
+   * the same limit.
    */
   readonly limit: 'sequences' | 'memory' | 'pair';
 

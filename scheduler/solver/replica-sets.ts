@@ -95,7 +95,7 @@ interface Offer extends Item {
   at: number;
   /** Lowest cost per request/s of one replica, over its loads. */
   ratio: number;
-  /** Load with that lowest cost, requests/s. */
+  /** Load at which the cost per request/s is lowest, requests/s. */
   bestRate: number;
 }
 

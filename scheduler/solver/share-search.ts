@@ -9,8 +9,8 @@ import type { Counts } from './planning-problem.ts';
  */
 const CLOSE = 0.004;
 /**
- * Shares for which whole configurations are tried, as multiples of the largest share that fractions of configurations
- * reach.
+ * Shares for which whole configurations are tried, as multiples of the largest share that is possible with fractions of
+ * configurations.
  */
 const WHOLE = [0.995, 0.985, 0.97, 0.95, 0.92, 0.88];
 /** Time limit for choosing whole configurations for one share, seconds. */

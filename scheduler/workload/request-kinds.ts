@@ -39,8 +39,8 @@ const POINTS_MAX = 4000;
 /** A further kind is added only if it explains at least this share of the spread of all requests. */
 const EXPLAINED_MIN = 0.05;
 /**
- * The earlier number of kinds changes only if one more kind would explain this multiple of the minimum, or if the last
- * kind explains less than half of the minimum.
+ * The earlier number of kinds is kept unless one more kind would explain at least EXPLAINED_MIN times this factor, or
+ * the last kind explains less than EXPLAINED_MIN divided by this factor.
  */
 const KEEP_FACTOR = 2;
 

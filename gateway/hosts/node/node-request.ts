@@ -91,8 +91,8 @@ export class NodeRequest implements HttpRequest {
 }
 
 /**
- * `node:http` joins repeated headers as RFC 9110 §5.2 describes, and keeps the first of those that must not be
- * repeated.
+ * `node:http` joins repeated headers as RFC 9110 §5.2 describes, and keeps only the first of repeated headers that must
+ * not be repeated.
  */
 function headerOf({ headers }: IncomingMessage, name: string): string | null {
   const value = headers[name];

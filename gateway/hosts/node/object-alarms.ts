@@ -5,7 +5,7 @@ import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { RETRY_MS, storageHealth, writeIfPossible } from '../../platform/storage/storage-health.ts';
 import type { Database, SqliteRow } from './sqlite.ts';
 
-/** A failed alarm is retried after the minimum; the wait doubles each time up to the maximum. */
+/** An alarm that failed is retried after `minMs`. The wait doubles after each further failure, up to `maxMs`. */
 const BACKOFF = { minMs: 2_000, maxMs: 10 * 60_000 };
 /** Maximum handlers that run concurrently. */
 const CONCURRENT_MAX = 32;

@@ -24,7 +24,7 @@ interface Prepared {
   statement: StatementSync;
   /** True if the statement changes nothing. */
   reads: boolean;
-  /** True while a cursor reads from the statement. Another use then needs another statement. */
+  /** True while a cursor reads from the statement. Meanwhile, the same query needs a second prepared statement. */
   busy: boolean;
 }
 

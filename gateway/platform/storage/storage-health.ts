@@ -147,7 +147,7 @@ export class StorageHealth {
     this.giveUp(records);
   }
 
-  /** Counts records that are given up. */
+  /** Counts records that are given up. The number of waiting records does not change. */
   giveUp(records: number): void {
     this.#whole?.giveUp(records);
     this.#lost += records;

@@ -35,7 +35,7 @@ export function encodeCallResult(result: CallResult): EncodedCallResult {
   try {
     if (bytes.length <= TEXT_MAX_BYTES) return `${said}\n${decoder.decode(bytes)}`;
   } catch {
-    // the body is not text, for example audio
+    // The body is not text, for example audio, so it is sent as bytes.
   }
   return { said, whole: bytes };
 }
@@ -111,8 +111,8 @@ const HEAD_HEADER = 'x-otela-head';
 const FAILURE_HEADER = 'x-otela-failure';
 
 /**
- * Header of an offloaded response with the number that identifies the rest. The body is the first data of the engine's
- * response.
+ * Header of an offloaded response: the number by which the Worker asks for the rest. The body has the first data of the
+ * engine's response.
  */
 const NUMBER_HEADER = 'x-otela-number';
 

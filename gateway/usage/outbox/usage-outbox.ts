@@ -62,7 +62,7 @@ export class UsageOutbox {
     this.#ctx.waitUntil(this.#ring(ms));
   }
 
-  /** If the alarm cannot be set, setting it is tried again later, while the object is in memory. */
+  /** Sets the alarm. If that fails, it is tried again later, while the object is in memory. */
   async #ring(ms: number): Promise<void> {
     try {
       await this.#ctx.storage.setAlarm(Date.now() + ms);

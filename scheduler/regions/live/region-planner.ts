@@ -262,8 +262,9 @@ function spillOf(
     const others = places.map((_, at) => at).filter((at) => at !== lost);
     const of = (values: readonly number[]) => others.map((at) => values[at] ?? 0);
     const left = others.flatMap((at) => places[at] ?? []);
-    // The shares start from the mean of the planned shares and the shares of capacity, because the nearest region would
-    // be overloaded if it got all. If the plan gave everything to the lost region, only capacity counts.
+    // The shares start from the mean of the planned shares and the shares of capacity. With planned shares only, the
+    // nearest region could get all requests of the lost region, and would be overloaded. If the plan gave everything to
+    // the lost region, only capacity counts.
     const rooms = normalised(left.map(roomOf));
     const proportional = sum(of(shares)) > 0 ? normalised(of(shares)) : rooms;
     const previous = proportional.map((share, at) => (share + (rooms[at] ?? 0)) / 2);

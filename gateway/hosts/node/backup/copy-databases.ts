@@ -14,9 +14,9 @@ import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 /** Maximum databases that are held in a transaction together, if the limit of open files allows it. */
 const SNAPSHOTS_MAX = 1_000;
-/** Descriptors that one open database needs: the file, its log, the log's index. */
+/** Descriptors that one open database needs: for the file, its write-ahead log, and the index of the log. */
 const DESCRIPTORS_EACH = 3;
-/** Descriptors for Node.js, and for the copy that is written and checked. */
+/** Descriptors that are left for Node.js, and for the copy that is being written or checked. */
 const DESCRIPTORS_SPARE = 50;
 /** Assumed limit of open files if the system does not report it; most systems allow this. */
 const DESCRIPTORS_GUESS = 256;

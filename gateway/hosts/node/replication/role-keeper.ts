@@ -148,7 +148,7 @@ export class RoleKeeper {
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochAnswerSchema, this.#answers);
         if (answer.statement !== undefined) this.hear(answer.statement);
       } catch {
-        // The gateway cannot be reached, or has an older version.
+        // Skipped: the gateway cannot be reached, or has an older version.
       }
     }
   }
@@ -170,7 +170,7 @@ export class RoleKeeper {
         if ((await asked).answer.epoch < epoch) continue;
         this.#setRole({ ...this.#role, tell: (this.#role.tell ?? []).filter((one) => one !== url) });
       } catch {
-        // The gateway cannot be reached yet.
+        // Tried again later: the gateway cannot be reached yet.
       }
     }
   }

@@ -50,7 +50,7 @@ export class S3Client {
     this.#sign = s3Signer(config, config.bucket);
   }
 
-  /** Prefix of each object's name, also in lists. */
+  /** Prefix of the name of each object. Names in lists include it. */
   get prefix(): string {
     return this.#config.prefix;
   }
