@@ -70,7 +70,7 @@ export class EngineAnswer {
   /** Returns the bytes of the chunk that can be passed on now. */
   push(chunk: Uint8Array, now: number): Uint8Array[] {
     const pieces = this.#meter.push(chunk);
-    if (this.#meter.saidLast) this.#lastAt ??= now;
+    if (this.#meter.sawLastEvent) this.#lastAt ??= now;
     return pieces;
   }
 
@@ -83,25 +83,26 @@ export class EngineAnswer {
    * Call once, at the end of the response.
    * @param broken true if the bytes cannot be trusted, even if the stream's last event arrived
    */
-  end(said: EngineAnswerEnd, broken: boolean): Outcome {
+  end(engineEnd: EngineAnswerEnd, broken: boolean): Outcome {
     const { cut = false, aborted: givenUp = false, complete, flush, usage } = this.#meter.end();
-    const ending = this.#endingFor(said, givenUp || (cut && !this.#sized), broken);
+    const ending = this.#endingFor(engineEnd, givenUp || (cut && !this.#sized), broken);
     const aborted = ending.kind === 'reset' && ending.code === 'cancelled';
     return { ending, flush, usage: { ...usage, complete: ending.kind === 'end' && complete, aborted } };
   }
 
-  #endingFor(said: EngineAnswerEnd, cut: boolean, broken: boolean): EngineAnswerEnd {
-    const isWhole = said.kind === 'reset' && said.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
+  #endingFor(engineEnd: EngineAnswerEnd, cut: boolean, broken: boolean): EngineAnswerEnd {
+    const isWhole =
+      engineEnd.kind === 'reset' && engineEnd.code !== 'cancelled' && this.#lastAt !== undefined && !broken;
     if (isWhole) return NORMAL_END; // the response is complete, although its connection broke or stayed open
-    return cut && this.#status < 400 ? unlessWhole(said) : said;
+    return cut && this.#status < 400 ? unlessWhole(engineEnd) : engineEnd;
   }
 }
 
 /** The outcome of a request for which the engine sent no response head. */
-export function failedOutcome(said: EngineAnswerEnd): Outcome {
-  const mayHaveUsed = said.kind === 'reset' && ENGINE_MAY_HAVE_WORKED.has(said.code);
-  const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: said.code === 'cancelled' } : undefined;
-  return { ending: said, flush: [], usage };
+export function failedOutcome(engineEnd: EngineAnswerEnd): Outcome {
+  const mayHaveUsed = engineEnd.kind === 'reset' && ENGINE_MAY_HAVE_WORKED.has(engineEnd.code);
+  const usage = mayHaveUsed ? { ...NO_USAGE, estimated: true, aborted: engineEnd.code === 'cancelled' } : undefined;
+  return { ending: engineEnd, flush: [], usage };
 }
 
 /** The body's media type. A compressed body cannot be parsed, so it counts as bytes. */

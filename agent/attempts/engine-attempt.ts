@@ -124,7 +124,7 @@ export class EngineAttempt {
   }
 
   /** True if the connection was lost during the first message, before the engine got the request. */
-  get unstarted(): boolean {
+  get notStarted(): boolean {
     return this.#call === undefined && !this.finished;
   }
 
@@ -217,8 +217,8 @@ export class EngineAttempt {
       promptBytes: opened?.promptBytes ?? this.body.incoming.received,
     });
     const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
-    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
-    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
+    const sealedHeaders = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
+    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: sealedHeaders };
     this.#host.onHead(status);
     this.#link?.put(this.#head);
   }

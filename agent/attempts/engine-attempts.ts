@@ -139,7 +139,7 @@ export class EngineAttempts {
       this.#streams.delete(known.stream);
       if (known.claim(link, frame)) {
         this.#streams.set(frame.stream, known);
-        if (known.unstarted) touched.add(known);
+        if (known.notStarted) touched.add(known);
         return;
       }
       this.#forget(known); // the gateway asks for a part of the response that is no longer in memory

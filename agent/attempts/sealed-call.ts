@@ -99,7 +99,7 @@ export class SealedCall implements EngineCall {
     const { sealer, unanswered, sent } = opened;
     try {
       const known = this.#parsed(opened, opened.body);
-      this.#requireAsSaid(opened, known);
+      this.#requireMatch(opened, known);
       if (this.#options.endpoint.path === EVIDENCE_PATH) return await this.#sendEvidence(opened);
       const body = sent === undefined ? this.#begin(opened) : await this.#continue(opened, sent);
       if (body === undefined || this.#finished) return;
@@ -185,7 +185,7 @@ export class SealedCall implements EngineCall {
    * Requires that the sealed body has the same `model` and `stream` as the clear part of the request.
    * @throws ApiError 400
    */
-  #requireAsSaid(opened: OpenedRequest, known: RequestFields): void {
+  #requireMatch(opened: OpenedRequest, known: RequestFields): void {
     if (known.model === opened.model && known.streaming === this.#options.open.streaming) return;
     const message = 'The model or the stream flag of the sealed body differs from those in the headers.';
     throw new ApiError('invalid_request', message);

@@ -98,8 +98,8 @@ export class StreamOptionsRetry implements EngineCall {
 
   #onEnd(): void {
     const { events } = this.#options;
-    const said = this.#heldRefusal === undefined ? '' : Buffer.concat(this.#heldRefusal.chunks).toString();
-    const body = ADDED_OPTION_NAMES.test(said) ? this.#options.without() : undefined;
+    const refusal = this.#heldRefusal === undefined ? '' : Buffer.concat(this.#heldRefusal.chunks).toString();
+    const body = ADDED_OPTION_NAMES.test(refusal) ? this.#options.without() : undefined;
     if (body !== undefined) return this.#sendAgain(body);
     this.#passOn();
     events.onEnd();

@@ -65,7 +65,7 @@ export class BatchRunner {
   readonly #window: LineConcurrency;
   readonly #leases = new Set<LeaseRun>();
   readonly #queue: PendingLine[] = [];
-  readonly #turn: NodeJS.Timeout;
+  readonly #timer: NodeJS.Timeout;
   #client: LineClient | undefined;
   #running = 0;
   #ended = 0;
@@ -98,7 +98,7 @@ export class BatchRunner {
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
       log: options.log,
     });
-    this.#turn = setInterval(() => this.#judge(), TURN_MS);
+    this.#timer = setInterval(() => this.#judge(), TURN_MS);
     this.#gateways.look();
   }
 
@@ -121,7 +121,7 @@ export class BatchRunner {
     this.#draining = true;
     this.#abort();
     this.#wake();
-    clearInterval(this.#turn);
+    clearInterval(this.#timer);
     await Promise.all([this.#gateways.close(), this.#client?.close()]);
   }
 
@@ -208,7 +208,7 @@ export class BatchRunner {
     while (target !== undefined && !this.#draining && this.#running < this.#places) {
       const next = this.#queue.shift();
       if (next === undefined) return this.#wake();
-      if (next.lease.stands) inBackground('batches', this.#run(next, target), this.#options.log);
+      if (next.lease.isValid) inBackground('batches', this.#run(next, target), this.#options.log);
       else next.lease.drop(1);
     }
     if (this.#queue.length <= this.#ahead) this.#wake();
@@ -227,7 +227,7 @@ export class BatchRunner {
    * healthy engines can run them.
    */
   get #places(): number {
-    if (!this.#isBroken) return this.#window.beside(this.#options.interactive());
+    if (!this.#isBroken) return this.#window.limitWith(this.#options.interactive());
     return performance.now() >= this.#restsUntil ? 1 : 0;
   }
 

@@ -78,7 +78,7 @@ export class LeaseRun {
   }
 
   /** False if the lease is no longer valid. Running lines may finish, and no further ones begin. */
-  get stands(): boolean {
+  get isValid(): boolean {
     return this.#isValid;
   }
 

@@ -28,8 +28,13 @@ export function readLineOptions(
   tellsQueue: boolean,
 ): LineOptions {
   const words = commandWords(command ?? []);
-  const said = Number(flagValue(words, '--max-num-seqs', '--max-running-requests', '--parallel'));
-  const slots = Number.isInteger(said) && said > 0 ? said : tellsQueue ? SLOTS : (maxRunning ?? UNREPORTED_QUEUE_SLOTS);
+  const declaredSlots = Number(flagValue(words, '--max-num-seqs', '--max-running-requests', '--parallel'));
+  const slots =
+    Number.isInteger(declaredSlots) && declaredSlots > 0
+      ? declaredSlots
+      : tellsQueue
+        ? SLOTS
+        : (maxRunning ?? UNREPORTED_QUEUE_SLOTS);
   return { slots: Math.min(slots, maxRunning ?? slots), priority: linePriority(words) };
 }
 

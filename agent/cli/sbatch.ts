@@ -82,13 +82,13 @@ async function sbatchCommand(argv: readonly string[], { env, io }: CommandContex
     io.out(values.json ? JSON.stringify({ script }) : script.trimEnd());
     return EXIT_DONE;
   }
-  const { code, said } = await submit(script, env);
+  const { code, said: output } = await submit(script, env);
   if (code !== 0) {
-    io.stderr.write(`otela-agent: sbatch: ${said.trim()}\n`);
+    io.stderr.write(`otela-agent: sbatch: ${output.trim()}\n`);
     return EXIT_ENGINE;
   }
-  const job = /Submitted batch job (\d+)/.exec(said)?.[1] ?? '';
-  io.out(values.json ? JSON.stringify({ job, script }) : said.trim());
+  const job = /Submitted batch job (\d+)/.exec(output)?.[1] ?? '';
+  io.out(values.json ? JSON.stringify({ job, script }) : output.trim());
   return EXIT_DONE;
 }
 
@@ -205,15 +205,15 @@ function among<T extends string>(flag: string, text: string | undefined, names: 
 function submit(script: string, env: Env): Promise<{ code: number; said: string }> {
   return new Promise((resolve) => {
     const child = spawn('sbatch', [], { env: { ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
-    let said = '';
+    let output = '';
     const hear = (piece: Buffer) => {
-      said = (said + piece.toString('utf8')).slice(-OUTPUT_MAX_BYTES);
+      output = (output + piece.toString('utf8')).slice(-OUTPUT_MAX_BYTES);
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
     child.stdin.on('error', () => {}); // sbatch ended before it read its input; its exit code shows that
     child.on('error', (error) => resolve({ code: 1, said: `${error.message}; is this a login node of the cluster?` }));
-    child.on('close', (code) => resolve({ code: code ?? 1, said }));
+    child.on('close', (code) => resolve({ code: code ?? 1, said: output }));
     child.stdin.end(script);
   });
 }

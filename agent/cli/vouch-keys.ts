@@ -58,17 +58,17 @@ function vouchCommand(argv: readonly string[], io: AgentIo): number {
     throw new UsageError(
       'give --new-root FILE to create a root key, or --root FILE --out FILE to create a delegate key',
     );
-  if (made !== undefined) return tell({ pin: newRoot(made), provider, file: made }, values.json === true, io);
+  if (made !== undefined) return printKeyFile({ pin: newRoot(made), provider, file: made }, values.json === true, io);
   if (out === undefined) throw new UsageError('the output file is missing: give --out FILE');
   const signer = nodeSigner(readRoot(root ?? ''));
   const life = daysOf(one('days')) * DAY_S;
   const now = Math.floor(Date.now() / 1000);
   write(out, DelegateKey.make(provider, signer, randomBytes(KEY_BYTES), { now, life }));
   const until = new Date((now + life) * 1000).toISOString();
-  return tell({ pin: toBase64url(signer.publicKey), provider, file: out, until }, values.json === true, io);
+  return printKeyFile({ pin: toBase64url(signer.publicKey), provider, file: out, until }, values.json === true, io);
 }
 
-function tell(
+function printKeyFile(
   made: { pin: string; provider: string; file: string; until?: string },
   json: boolean,
   io: AgentIo,

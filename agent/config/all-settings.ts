@@ -62,13 +62,13 @@ function flagOf({ kind, value, help, otherwise }: Setting<unknown>): Flag {
   return {
     help,
     ...(otherwise === undefined ? {} : { otherwise }),
-    ...(kind === 'switch' ? {} : { value, takes: takenFor(value) }),
+    ...(kind === 'switch' ? {} : { value, takes: completionFor(value) }),
     ...(kind === 'repeat' ? { repeat: true } : {}),
   };
 }
 
 /** What a shell completes for a placeholder: files, directories, or words. */
-function takenFor(placeholder: string): AcceptedValues {
+function completionFor(placeholder: string): AcceptedValues {
   if (placeholder === 'FILE') return 'file';
   if (placeholder === 'DIR') return 'directory';
   return /^[a-z]+(\|[a-z]+)+$/.test(placeholder) ? placeholder.split('|') : 'word';

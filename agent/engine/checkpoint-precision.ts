@@ -33,9 +33,9 @@ export async function checkpointPrecision(
   const path = modelPath(words);
   // A shell variable in the command may hold flags that change the precision.
   if (path === undefined || words.some((word) => word.includes('$') || CHANGES_PRECISION.test(word))) return undefined;
-  const told = await Promise.all((await foldersOf(path, words, env)).map(folderPrecision));
+  const precisions = await Promise.all((await foldersOf(path, words, env)).map(folderPrecision));
   // The command does not show which revision the engine loaded. So all of them must have the same precision.
-  return told.every((precision) => precision === told[0]) ? told[0] : undefined;
+  return precisions.every((precision) => precision === precisions[0]) ? precisions[0] : undefined;
 }
 
 /** The folders that may hold the checkpoint: the path itself, or the snapshots in the hub's cache. */

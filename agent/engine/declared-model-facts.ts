@@ -37,12 +37,12 @@ export function commandFacts(command: readonly string[] | undefined): ModelFact[
   const words = commandWords(command ?? []);
   const engine = engineName(words);
   if (!engine) return [];
-  const told: [FactKey, string | undefined][] = [
+  const declared: [FactKey, string | undefined][] = [
     ['engine', engine],
     ['quantization', flagValue(words, '--quantization', '-q')],
     ['revision', flagValue(words, '--revision')],
   ];
-  return told.flatMap(([key, value]) =>
+  return declared.flatMap(([key, value]) =>
     value === undefined ||
     value.includes('$') ||
     !modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, { model: undefined, key, value })).success
@@ -64,14 +64,14 @@ export function applyFacts(
   const particular = flags.filter(({ model }) => model !== undefined);
   return models.map((model) => {
     // The engine's report takes precedence over its command line. The user's statements take precedence over both.
-    let told = model;
-    for (const fact of command) told = { ...applied(told, fact), ...model };
-    const named = told.quantization === undefined ? namedPrecision(model.id) : undefined;
-    if (named !== undefined) told = { ...told, quantization: named };
+    let declared = model;
+    for (const fact of command) declared = { ...applied(declared, fact), ...model };
+    const named = declared.quantization === undefined ? namedPrecision(model.id) : undefined;
+    if (named !== undefined) declared = { ...declared, quantization: named };
     for (const fact of [...general, ...particular]) {
-      if (fact.model === undefined || fact.model === model.id) told = applied(told, fact);
+      if (fact.model === undefined || fact.model === model.id) declared = applied(declared, fact);
     }
-    return told;
+    return declared;
   });
 }
 

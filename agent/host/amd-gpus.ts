@@ -55,11 +55,11 @@ function parseDevices(csv: string): AmdDevice[] {
     if (!/^card\d+$/.test(row[0] ?? '')) continue;
     // Some versions do not quote the comma in "Advanced Micro Devices, Inc. [AMD/ATI]".
     if (row.length > headings.length && vendor >= 0) row.splice(vendor, row.length - headings.length + 1, '');
-    const told = [row[series], row[model]].find(
+    const reported = [row[series], row[model]].find(
       (cell) => cell !== undefined && cell !== '' && !/^(n\/a|0x)/i.test(cell),
     );
     // Some versions print no name for the second die of a card.
-    const name = (told ?? devices.at(-1)?.name ?? 'AMD GPU').slice(0, 128);
+    const name = (reported ?? devices.at(-1)?.name ?? 'AMD GPU').slice(0, 128);
     const id = row[unique] ?? '';
     devices.push({
       uuid: /^(0x)?[0-9a-f]+$/i.test(id) ? `GPU-${id.replace(/^0x/i, '')}` : '',
@@ -73,9 +73,9 @@ function parseDevices(csv: string): AmdDevice[] {
 
 /** 0 if the amount is not printed. A value above the safe integers is from a driver that prints -1 as unsigned. */
 function mib(bytes: string): number {
-  const told = Number(bytes);
-  if (Number.isNaN(told)) return 0;
-  return Number.isSafeInteger(told) ? Math.floor(told / MIB_BYTES) : told;
+  const reported = Number(bytes);
+  if (Number.isNaN(reported)) return 0;
+  return Number.isSafeInteger(reported) ? Math.floor(reported / MIB_BYTES) : reported;
 }
 
 function cellsOf(line: string): string[] {

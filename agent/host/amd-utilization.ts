@@ -54,9 +54,9 @@ const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(m
  * if a variable selects them by UUID.
  */
 export async function amdUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
-  const told = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
-  if (told === undefined) return undefined;
-  const devices = (Array.isArray(told) ? told : told.gpu_data).map(({ usage, mem_usage: memory }) =>
+  const reported = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
+  if (reported === undefined) return undefined;
+  const devices = (Array.isArray(reported) ? reported : reported.gpu_data).map(({ usage, mem_usage: memory }) =>
     device('', {
       use: share(usage?.gfx_activity?.value),
       memory_used_mib: amount(memory?.used_vram?.value),
@@ -80,18 +80,22 @@ function device(uuid: string, use: GpuUse): UsedDevice {
 }
 
 /** Parses numbers and numeric text. Null for words, and for values that no device has. */
-function amount(told: unknown): number | null {
+function amount(reported: unknown): number | null {
   const number =
-    typeof told === 'number' ? told : typeof told === 'string' && /^\d+(\.\d+)?$/.test(told) ? Number(told) : -1;
+    typeof reported === 'number'
+      ? reported
+      : typeof reported === 'string' && /^\d+(\.\d+)?$/.test(reported)
+        ? Number(reported)
+        : -1;
   return Number.isSafeInteger(Math.floor(number)) && number >= 0 ? number : null;
 }
 
 function share(percent: unknown): number | null {
-  const told = amount(percent);
-  return told === null ? null : Math.min(1, told / 100);
+  const reported = amount(percent);
+  return reported === null ? null : Math.min(1, reported / 100);
 }
 
 function mib(bytes: unknown): number | null {
-  const told = amount(bytes);
-  return told === null ? null : Math.floor(told / MIB_BYTES);
+  const reported = amount(bytes);
+  return reported === null ? null : Math.floor(reported / MIB_BYTES);
 }

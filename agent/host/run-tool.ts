@@ -32,12 +32,12 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
       const ended = (error: ExecFileException | null, stdout: string, stderr: string) => {
         if (!error) return resolve({ ok: true, stdout });
         const absent = error.code === 'ENOENT';
-        const said = `${stderr} ${stdout}`.trim().split('\n')[0]?.slice(0, 200) ?? '';
+        const message = `${stderr} ${stdout}`.trim().split('\n')[0]?.slice(0, 200) ?? '';
         const reason = absent
           ? `${file} is not installed`
           : error.killed
             ? `${file} did not answer`
-            : `${file}: ${said || error.message}`;
+            : `${file}: ${message || error.message}`;
         resolve({ ok: false, reason, absent });
       };
       try {

@@ -91,7 +91,7 @@ export async function handleIngressRequest(
   const request = new IngressRequest(message, response, url?.pathname ?? '');
   try {
     services.key.require(message.headers); // first, so that nothing is disclosed without a key
-    services.unauthenticated.greet(message.socket);
+    services.unauthenticated.remove(message.socket);
     if (url === null) throw pathNotFound(message.url ?? '');
     if (isRegistryRoute(url.pathname)) return view(message, response, url, services, requestIdOf(request));
     if (url.pathname === SEAL_PATH) {
@@ -103,7 +103,7 @@ export async function handleIngressRequest(
       .then((answer) => writeResponse(message, response, answer))
       .finally(over);
   } catch (error) {
-    await refuse(error, { message, response, request, desk: services });
+    await refuse(error, { message, response, request, services });
   }
 }
 
@@ -128,10 +128,10 @@ interface Refused {
   message: IncomingMessage;
   response: ServerResponse;
   request: IngressRequest;
-  desk: IngressServices;
+  services: IngressServices;
 }
 
-async function refuse(error: unknown, { message, response, request, desk: services }: Refused): Promise<void> {
+async function refuse(error: unknown, { message, response, request, services }: Refused): Promise<void> {
   if (!(error instanceof ApiError)) services.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
   const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
   await discardBody(request.body, services.host, stranger ? UNAUTHENTICATED_MAX_BYTES : undefined);

@@ -76,7 +76,7 @@ export class IngressQueues {
         waits = false;
       };
     });
-    if (client.left) throw new AttemptError('cancelled', 'the client disconnected');
+    if (client.disconnected) throw new AttemptError('cancelled', 'the client disconnected');
     if (this.#closed) throw closing();
     return answer;
   }

@@ -75,7 +75,7 @@ export class Ingress {
   #address: { host: string; port: number } | undefined;
   /** How often the operator's policy failed to choose, so that the default policy chose. */
   policyFaults = 0;
-  #faultTold = Number.NEGATIVE_INFINITY;
+  #faultLoggedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: IngressOptions) {
     this.#options = options;
@@ -111,8 +111,8 @@ export class Ingress {
   #policyFault(kind: PolicyFault, why: string): void {
     this.policyFaults++;
     const now = performance.now();
-    if (now - this.#faultTold < FAULT_LOG_MS) return;
-    this.#faultTold = now;
+    if (now - this.#faultLoggedAt < FAULT_LOG_MS) return;
+    this.#faultLoggedAt = now;
     this.#options.log(`the ingress's policy (${kind}): ${why}; using the default policy`);
   }
 

@@ -58,8 +58,8 @@ export class RegistryChangeStreams {
     const now = Date.now();
     for (const { response, news } of this.#open) {
       if (response.writableNeedDrain) continue;
-      const said = news.since(now);
-      if (said !== '') response.write(said);
+      const changes = news.since(now);
+      if (changes !== '') response.write(changes);
     }
   }
 

@@ -48,8 +48,8 @@ function courseOf({ endpoint, streamed, status, firstMs, totalMs }: AttemptCours
   return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
 }
 
-function tokens(said: number): number {
-  return Math.min(TOKENS_MAX, said);
+function tokens(count: number): number {
+  return Math.min(TOKENS_MAX, count);
 }
 
 /** Session name of a node that no gateway has admitted yet. Only its own ingress sees it. */

@@ -18,7 +18,7 @@ export class UnauthenticatedLimit {
   }
 
   /** The connection has authenticated and no longer counts. */
-  greet(socket: Socket): void {
+  remove(socket: Socket): void {
     this.#sockets.delete(socket);
   }
 }

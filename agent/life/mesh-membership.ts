@@ -132,7 +132,7 @@ export class MeshMembership {
   }
 
   /** For the admission: proxies through the configured peers, used if no gateway answers directly. */
-  get detours(): ((gateway: URL) => URL)[] {
+  get peerProxies(): ((gateway: URL) => URL)[] {
     return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
   }
 

@@ -39,7 +39,7 @@ export class LivenessView {
     return () => void this.#watchers.delete(watcher);
   }
 
-  judge(session: string, liveness: Liveness): void {
+  setLiveness(session: string, liveness: Liveness): void {
     if (liveness === 'alive') this.#liveness.delete(session);
     else this.#liveness.set(session, liveness);
     this.#report([session]);
@@ -58,8 +58,10 @@ export class LivenessView {
   }
 
   /** A random session that this agent does not reach; undefined if there is none. */
-  missed(random: () => number): string | undefined {
-    const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
-    return missed[Math.floor(random() * missed.length)];
+  randomUnreachable(random: () => number): string | undefined {
+    const unreachable = [...this.#liveness].flatMap(([session, liveness]) =>
+      liveness === 'unreachable' ? [session] : [],
+    );
+    return unreachable[Math.floor(random() * unreachable.length)];
   }
 }

@@ -95,7 +95,7 @@ export class Mesh {
   }
 
   /** Probes a session that did not answer a request. */
-  doubt(session: string): void {
+  probe(session: string): void {
     this.#gossip.handle({ type: 'doubt', session });
   }
 
@@ -174,7 +174,7 @@ export class Mesh {
         this.circuits.changed(action.sessions);
         return this.#view.changed(action.sessions);
       case 'liveness':
-        return this.#view.judge(action.session, action.liveness);
+        return this.#view.setLiveness(action.session, action.liveness);
       case 'askGateway':
         return this.#askGateway(action.target);
       case 'ended':
@@ -210,8 +210,8 @@ export class Mesh {
 
   #tryAgain(): void {
     this.#connector.tick(performance.now());
-    const missed = this.#view.missed(this.#options.random ?? Math.random);
-    if (missed !== undefined) this.doubt(missed);
+    const unreachable = this.#view.randomUnreachable(this.#options.random ?? Math.random);
+    if (unreachable !== undefined) this.probe(unreachable);
   }
 
   #askGateway(target: string): void {

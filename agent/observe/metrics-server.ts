@@ -30,7 +30,7 @@ export class MetricsServer {
       response.on('error', () => {});
       try {
         options.key.require(request.headers);
-        this.#unauthenticated.greet(request.socket);
+        this.#unauthenticated.remove(request.socket);
         const found = request.method === 'GET' && request.url?.split('?')[0] === '/metrics';
         if (!found) return void response.writeHead(404).end();
         response.writeHead(200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' }).end(options.page());

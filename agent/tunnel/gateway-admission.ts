@@ -57,7 +57,7 @@ export interface AdmissionOptions {
   /** The release from which this program was installed; undefined: none. A gateway may require a signed release. */
   release?: OwnRelease | undefined;
   /** Proxies of known peers, each as another path to a gateway. Used if no gateway answers directly. */
-  detours?: readonly ((gateway: URL) => URL | undefined)[];
+  peerProxies?: readonly ((gateway: URL) => URL | undefined)[];
   /** A proxy for all requests, if the node has no egress. */
   proxy?: ((gateway: URL) => URL | undefined) | undefined;
   env: NodeJS.ProcessEnv;
@@ -158,13 +158,13 @@ async function round(options: AdmissionOptions, refused: Map<URL, TunnelRefusal>
   const direct = await race(ways, options, refused);
   if (direct.some(({ kind }) => kind !== 'away')) return direct;
   // A peer that relays a detour must not see the token. So only gateways with TLS are asked through detours.
-  const detours = (options.detours ?? []).flatMap((detour) =>
+  const peerProxies = (options.peerProxies ?? []).flatMap((proxyOf) =>
     open.flatMap((gateway) => {
-      const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
+      const proxy = gateway.protocol === 'https:' ? proxyOf(gateway) : undefined;
       return proxy === undefined ? [] : [{ gateway, proxy }];
     }),
   );
-  const around = await race(detours, options, refused);
+  const around = await race(peerProxies, options, refused);
   return [...direct, ...around];
 }
 

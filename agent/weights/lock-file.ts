@@ -78,11 +78,11 @@ async function tryLock(path: string, presence: LiveProcesses): Promise<(() => Pr
  * removes a lock that was taken meanwhile. False if another process is doing it.
  */
 async function breakLock(path: string, text: string, presence: LiveProcesses): Promise<boolean> {
-  const turn = `${path}.break`;
-  const free = await tryLock(turn, presence);
+  const breakPath = `${path}.break`;
+  const free = await tryLock(breakPath, presence);
   if (free === undefined) {
-    const other = await textOf(turn);
-    if (other !== undefined && !(await presence.lives(other))) await rm(turn, { force: true });
+    const other = await textOf(breakPath);
+    if (other !== undefined && !(await presence.lives(other))) await rm(breakPath, { force: true });
     return false;
   }
   if ((await textOf(path)) === text) await rm(path, { force: true });

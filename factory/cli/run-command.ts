@@ -52,7 +52,7 @@ export async function runCommand(configPath: string, io: Io): Promise<number> {
  */
 export async function dryRun(configPath: string, io: Io): Promise<number> {
   const config = readFactoryConfig(configPath);
-  const heard = lastHeard(config);
+  const heard = readLastDemand(config);
   if (heard.nodes === undefined)
     io.out(
       'no factory runs with this state directory, so the demand is unknown: nothing would be ended, and only minimum replicas would start',
@@ -69,7 +69,7 @@ export async function dryRun(configPath: string, io: Io): Promise<number> {
   return EXIT_DONE;
 }
 
-function lastHeard(config: FactoryConfig): DemandReading {
+function readLastDemand(config: FactoryConfig): DemandReading {
   const value = new StateFiles(config.state).read('status.json');
   const read = z
     .object({ at: z.iso.datetime(), heard: z.object({ demand: z.unknown(), nodes: z.unknown() }) })

@@ -29,7 +29,7 @@ export function decideStops(
 ): FactoryAction[] {
   return [
     ...again(census, now),
-    ...strays(census, world),
+    ...stopStrays(census, world),
     ...world.models.flatMap(({ model }) => {
       const want = wanted.get(model.id) ?? { jobs: 0, floor: 0, urgent: false, grows: false, why: '' };
       const ours = census.jobs.filter((job) => job.model === model.id && job.asked === undefined);
@@ -91,7 +91,7 @@ function again({ jobs }: JobCensus, now: number): FactoryAction[] {
 }
 
 /** Ends jobs of recipes that are no longer in the file, by a drain. */
-function strays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
+function stopStrays({ jobs }: JobCensus, world: FactoryWorld): FactoryAction[] {
   return jobs.flatMap((job) => {
     if (!job.outdated || job.asked !== undefined) return [];
     const known = world.models.some(({ model }) => model.id === job.model);

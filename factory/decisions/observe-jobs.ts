@@ -75,15 +75,15 @@ export function observeJobs(
         if (known === undefined && !isNew) continue;
         delete memory.jobs[key];
         ended.push({
-          job: known ?? { ...adopted(memory, world, cluster, job, now), ...(watched ? {} : { unwatched: true }) },
+          job: known ?? { ...adoptJob(memory, world, cluster, job, now), ...(watched ? {} : { unwatched: true }) },
           how: job.ended ?? 'failed',
           ...(job.reason === undefined ? {} : { reason: job.reason }),
         });
       } else {
-        const current = known ?? adopted(memory, world, cluster, job, now);
+        const current = known ?? adoptJob(memory, world, cluster, job, now);
         if (known === undefined) notes.push(...adoption(current, memory));
         memory.jobs[key] = current;
-        heard(memory, current, job, now);
+        applyListing(memory, current, job, now);
       }
     }
     ended.push(...missingJobs(memory, cluster, listed, nodes, world, now));
@@ -171,7 +171,7 @@ function neverListed(submission: SubmissionMemory, nodes: ReadonlyMap<string, Se
  * Adds a job that has this factory's name and is not in the memory: from a known submission, or from a factory that was
  * killed before it stored the job.
  */
-function adopted(
+function adoptJob(
   memory: Memory,
   world: FactoryWorld,
   cluster: string,
@@ -221,7 +221,7 @@ function isWatched(memory: Memory, cluster: string, { config, before: round }: F
   return before === undefined || before === round || now - before < WATCHED_ROUNDS * config.guest.every;
 }
 
-function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {
+function applyListing(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {
   delete job.missing;
   delete job.unwatched;
   if (reason === undefined || state === 'running') delete job.reason;

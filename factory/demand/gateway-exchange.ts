@@ -168,13 +168,13 @@ export class GatewayExchange implements GatewaySource {
    * Reads the certificate authority again, because it may have changed. Open connections were verified with the
    * previous one and are closed.
    */
-  async #trustAnew(): Promise<void> {
+  async #readTrustAgain(): Promise<void> {
     const certificate = this.#readCertificate();
     if (certificate === undefined || this.#certificate?.equals(certificate) === true) return;
-    const former = this.#dispatcher;
+    const previous = this.#dispatcher;
     this.#certificate = certificate;
     this.#dispatcher = dispatcherWith(certificate);
-    await former.destroy();
+    await previous.destroy();
   }
 
   /**
@@ -187,7 +187,7 @@ export class GatewayExchange implements GatewaySource {
     this.#sent = essenceOf(report);
     this.#sentAt = this.#options.now();
     try {
-      if (this.#fault !== undefined) await this.#trustAnew();
+      if (this.#fault !== undefined) await this.#readTrustAgain();
       const signal = AbortSignal.any([heldExchange.signal, this.#closed.signal]);
       return whole(parseExchangeAnswer(await this.#client.post(EXCHANGE_PATH, report, signal)), report.factory);
     } catch (error) {

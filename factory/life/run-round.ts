@@ -59,10 +59,10 @@ export async function runRound(parts: RoundDependencies): Promise<RoundResult> {
   const { ended, notes } = observeJobs(memory, world, now);
   for (const one of notes) parts.note(one);
   for (const one of ended) await end(parts, one, world, now);
-  const lates = lateJobs(memory, world, now);
-  for (const { ended: one } of lates) await end(parts, one, world, now);
+  const late = lateJobs(memory, world, now);
+  for (const { ended: one } of late) await end(parts, one, world, now);
   const decisions = decideActions(memory, world, now);
-  decisions.actions.unshift(...lates.map(({ action }) => action));
+  decisions.actions.unshift(...late.map(({ action }) => action));
   if (parts.dry !== true) {
     parts.remember(memory);
     for (const action of decisions.actions) await act(parts, action);

@@ -62,7 +62,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
     `exec ${start.join(' ')} \\`,
-    `  ${[...wrapped(context, gpu), ...context.command.map(engineWord)].join(' ')}`,
+    `  ${[...wrapped(context, gpu), ...context.command.map(quoteEngineWord)].join(' ')}`,
     '',
   ].join('\n');
 }
@@ -77,7 +77,7 @@ function quotedPath(path: string): string {
   return path.startsWith('~/') ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path);
 }
 
-function engineWord(word: string): string {
+function quoteEngineWord(word: string): string {
   return word
     .split('{{port}}')
     .map((part) => (part === '' ? '' : quotedPath(part)))

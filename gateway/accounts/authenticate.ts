@@ -96,10 +96,10 @@ function accountOf(
 
 /** Like `authenticate`, but reads D1 each time, because administrative requests are rare and powerful. */
 export async function authenticateUncached(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
-  return accepted(request, await accountAnew(env, request, now));
+  return accepted(request, await readAccount(env, request, now));
 }
 
-async function accountAnew(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
+async function readAccount(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);

@@ -39,7 +39,7 @@ export class BatchMetrics {
     this.#reported ??= this.#totals();
   }
 
-  tell(env: Env, ctx: Pick<ObjectContext, 'waitUntil'>, nowMs: number): void {
+  report(env: Env, ctx: Pick<ObjectContext, 'waitUntil'>, nowMs: number): void {
     const before = this.#reported ?? this.#totals();
     const now = this.#totals();
     const { counts } = this.#reporter;

@@ -121,7 +121,7 @@ export class BatchObject extends GatewayObject {
     await this.#forwardUsage(spec);
     if (this.#isForgotten) return;
     this.#metrics.begin();
-    this.#metrics.tell(this.env, this.ctx, this.#now);
+    this.#metrics.report(this.env, this.ctx, this.#now);
     this.#record.forget();
   }
 
@@ -212,7 +212,7 @@ export class BatchObject extends GatewayObject {
 
   /** The file store failed for a node. Ends the node's lease, and grants no lease for some seconds. */
   inputFailed(ref: LeaseRef, message: string): void {
-    this.#obstacle.meet(message, this.#now);
+    this.#obstacle.record(message, this.#now);
     this.release(ref);
   }
 
@@ -253,7 +253,7 @@ export class BatchObject extends GatewayObject {
       await this.#failed(spec.id, error);
     }
     if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
-    this.#metrics.tell(this.env, this.ctx, this.#now);
+    this.#metrics.report(this.env, this.ctx, this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }
@@ -264,7 +264,7 @@ export class BatchObject extends GatewayObject {
       console.error(`batch ${id}: ${why}; the batch failed`);
       return this.#giveUp(id, stepGivenUp(why));
     }
-    this.#obstacle.meet(ownerMessage(error), this.#now);
+    this.#obstacle.record(ownerMessage(error), this.#now);
     console.error(`batch ${id}: ${why}; trying again in ${RETRY_MS} ms`);
   }
 

@@ -62,7 +62,7 @@ export class Obstacle {
   #faults = 0;
 
   /** Records an obstacle. @param message for the batch's owner */
-  meet(message: string, nowMs: number): void {
+  record(message: string, nowMs: number): void {
     this.#message = message;
     this.#at = nowMs;
   }

@@ -55,7 +55,7 @@ async function logsCommand(args: readonly string[]): Promise<number> {
   const target = targetAt('/admin/nodes', values);
   const { session, state } = await nodeOf(target, name);
   if (state === 'LEFT') {
-    say(target, session, await lastWords(target, session));
+    print(target, session, await storedLog(target, session));
     return EXIT_DONE;
   }
   for (let before = ''; !isStdoutClosed(); await sleep(EVERY_MS)) {
@@ -63,13 +63,13 @@ async function logsCommand(args: readonly string[]): Promise<number> {
       ? outlasting(() => telemetry(target, session), EVERY_MS)
       : telemetry(target, session));
     if (output === undefined) {
-      say(target, session, appendedText(before, await lastWords(target, session)));
+      print(target, session, appendedText(before, await storedLog(target, session)));
       return EXIT_DONE;
     }
     if (output.withheld !== undefined)
       throw new ClientError(`the log of ${session} is not available: ${WITHHELD[output.withheld]}`);
     const text = values.agent ? (output.agent_log ?? '') : output.log;
-    say(target, session, appendedText(before, text));
+    print(target, session, appendedText(before, text));
     if (!values.follow) return EXIT_DONE;
     before = text === '' ? before : text;
   }
@@ -113,7 +113,7 @@ const LAST_LOG_TRIES = 5;
  * Reads the stored output of an ended node. If it is missing, the request is repeated for some seconds, because the
  * session may be about to store it.
  */
-async function lastWords(target: ApiTarget, session: string): Promise<string> {
+async function storedLog(target: ApiTarget, session: string): Promise<string> {
   for (let tries = LAST_LOG_TRIES; ; tries--) {
     try {
       let text = '';
@@ -129,7 +129,7 @@ async function lastWords(target: ApiTarget, session: string): Promise<string> {
 }
 
 /** Prints lines of an engine. Control characters are replaced, so that the engine cannot control the terminal. */
-function say({ json }: ApiTarget, session: string, text: string): void {
+function print({ json }: ApiTarget, session: string, text: string): void {
   if (text === '') return;
   for (const line of text.replace(/\n$/, '').split('\n'))
     console.log(json ? JSON.stringify({ session, line }) : printable(line));

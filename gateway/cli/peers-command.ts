@@ -31,14 +31,14 @@ async function peersCommand(args: readonly string[]): Promise<number> {
     const { data } = listSchema.parse(await askGateway(target, 'GET', ''));
     const table = new Table(['name', 'root key', 'url', 'created']);
     for (const peer of data) {
-      if (target.json) say(target, peer);
+      if (target.json) print(target, peer);
       else table.add(rowOf(peer));
     }
     if (!target.json) table.flush();
     return EXIT_DONE;
   }
   if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined) {
-    say(target, peerSchema.parse(await askGateway(target, 'POST', '', { name, root, url })));
+    print(target, peerSchema.parse(await askGateway(target, 'POST', '', { name, root, url })));
     return EXIT_DONE;
   }
   if (verb === 'remove' && name !== undefined && root === undefined) {
@@ -55,7 +55,7 @@ async function peersCommand(args: readonly string[]): Promise<number> {
   throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');
 }
 
-function say({ json }: ApiTarget, peer: z.infer<typeof peerSchema>): void {
+function print({ json }: ApiTarget, peer: z.infer<typeof peerSchema>): void {
   console.log(json ? JSON.stringify(peer) : rowOf(peer).join('  '));
 }
 

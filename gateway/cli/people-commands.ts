@@ -87,11 +87,11 @@ function noneIfEmpty({ limits }: Record<string, unknown>): { limits: unknown } {
 function memberRow(value: unknown): string[] {
   const { user_id, name, lead, claimed, home, limits, created_at } = memberSchema.parse(value);
   const granted = claimed ? 'by claims' : home ? 'home' : 'here';
-  return [user_id, lead ? 'lead' : 'member', granted, limitWords(limits), created_at, name];
+  return [user_id, lead ? 'lead' : 'member', granted, limitsText(limits), created_at, name];
 }
 
 /** Formats limits under the names of their flags. */
-function limitWords(limits: Record<string, unknown> | null): string {
+function limitsText(limits: Record<string, unknown> | null): string {
   const words = Object.entries(LIMIT_FLAGS).flatMap(([flag, { member }]) => {
     const value = limits?.[member.slice('limits.'.length)];
     return value === undefined ? [] : [`${flag}=${String(value)}`];

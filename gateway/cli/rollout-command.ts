@@ -79,7 +79,7 @@ async function rolloutCommand(args: readonly string[]): Promise<number> {
 }
 
 async function status(rollout: Rollout): Promise<number> {
-  const nodes = await living(rollout);
+  const nodes = await listLiveNodes(rollout);
   const { to, target } = rollout;
   const { minimum_agent_version: minimum } = settingsSchema.parse(await askGateway(rollout.settings, 'GET', ''));
   const tooOld = (version: string) => minimum !== null && isOlder(version, minimum);
@@ -104,7 +104,7 @@ async function start(rollout: Rollout): Promise<number> {
   const { target, to } = rollout;
   const say = (line: string, what: object) => console.log(target.json ? JSON.stringify(what) : printable(line));
   for (let round = 1; ; round++) {
-    const nodes = await living(rollout);
+    const nodes = await listLiveNodes(rollout);
     const { chosen, only, behind } = cohortOf(nodes, rollout);
     if (chosen.length === 0) {
       if (only.length === 0) {
@@ -134,7 +134,7 @@ async function start(rollout: Rollout): Promise<number> {
 async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Upgraded): Promise<void> {
   const until = Date.now() + rollout.withinMs;
   for (;;) {
-    const nodes = await outlasting(() => living(rollout), POLL_MS);
+    const nodes = await outlasting(() => listLiveNodes(rollout), POLL_MS);
     const left = new Set(nodes.map(({ session }) => session));
     const still = chosen.filter(({ session }) => left.has(session));
     const there = upgradedOf(nodes, rollout.to);
@@ -148,7 +148,7 @@ async function back(rollout: Rollout, chosen: readonly RolloutNode[], before: Up
 }
 
 /** Returns the nodes that have not left. */
-async function living({ target, cluster }: Rollout): Promise<RolloutNode[]> {
+async function listLiveNodes({ target, cluster }: Rollout): Promise<RolloutNode[]> {
   const nodes: RolloutNode[] = [];
   const query = new URLSearchParams({ limit: '1000' });
   for await (const node of readNodes(target, query, nodeSchema)) {

@@ -124,13 +124,13 @@ async function main(args: string[]): Promise<number> {
   const wrangler = wranglerIn(ROOT, process.env);
   // The installation may have been deployed on another machine with options that are missing here. A trial that is
   // deployed over a production installation would admit every agent.
-  const unsaid = [
+  const missing = [
     ...(given.production === undefined ? ['--production or --no-production'] : []),
     ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),
   ];
-  if (!known && unsaid.length > 0 && (await workerExists(wrangler, name)))
+  if (!known && missing.length > 0 && (await workerExists(wrangler, name)))
     throw new UsageError(
-      `Worker ${name} already runs and was not deployed from this clone: give ${unsaid.join(' and ')} with its current values ` +
+      `Worker ${name} already runs and was not deployed from this clone: give ${missing.join(' and ')} with its current values ` +
         `(Cloudflare shows its variables and bindings), or copy ${keys}/ from the clone that deployed it. Nothing was changed`,
     );
   await saveDeployment(keys, choices);

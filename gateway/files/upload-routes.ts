@@ -173,12 +173,12 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
   // The status is NULL, which the table refuses, if another request has completed or canceled the upload meanwhile.
   const status = db.select({ status: uploads.status }).from(uploads).where(eq(uploads.id, upload.id));
-  const stillOwned = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
+  const ownerWhilePending = sql<string>`CASE WHEN (${status}) = 'pending' THEN ${file.owner} END`;
   try {
     await whilePending(c, () =>
       queryOrUnavailable(
         db.batch([
-          db.insert(files).values({ ...file, owner: stillOwned }),
+          db.insert(files).values({ ...file, owner: ownerWhilePending }),
           db.update(uploads).set(done).where(eq(uploads.id, upload.id)),
         ]),
       ),

@@ -45,16 +45,16 @@ export function parseWithSchema<T>(value: unknown, schema: z.ZodType<T>): T {
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const param = issue?.path.join('.') ?? '';
-  const said = issue === undefined ? 'The request is not valid.' : saidOf(issue);
-  if (param === '') throw new ApiError('invalid_request', said);
-  throw new ApiError('invalid_request', `${param}: ${said}`, { param });
+  const message = issue === undefined ? 'The request is not valid.' : describeIssue(issue);
+  if (param === '') throw new ApiError('invalid_request', message);
+  throw new ApiError('invalid_request', `${param}: ${message}`, { param });
 }
 
 /**
  * Returns the message of a validation error. A pattern without a message gets a general one, because users do not read
  * regular expressions.
  */
-function saidOf(issue: z.core.$ZodIssue): string {
+function describeIssue(issue: z.core.$ZodIssue): string {
   const raw =
     issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');
   return raw ? 'does not match the pattern in /openapi.json.' : issue.message;

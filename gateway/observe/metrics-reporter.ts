@@ -64,7 +64,7 @@ export class MetricsReporter {
   }
 
   /** Adds a timeline to the next report. */
-  tell(timeline: RequestTimeline): void {
+  report(timeline: RequestTimeline): void {
     if (this.#timelines.length < TIMELINES_MAX) this.#timelines.push(timeline);
   }
 

@@ -71,9 +71,9 @@ export class ObserveObject extends GatewayObject {
     if (waiting > 0 && this.#outboxes.size < OUTBOXES_MAX) this.#outboxes.set(session, waiting);
   }
 
-  /** Finds requests by the client's id or the gateway's, newest first. `whose`: only requests of this owner. */
-  stories(id: string, whose?: RecordOwner): RequestTimeline[] {
-    return this.#timelines.find(id, Date.now(), whose);
+  /** Finds requests by the client's id or the gateway's, newest first. `owner`: only requests of this owner. */
+  stories(id: string, owner?: RecordOwner): RequestTimeline[] {
+    return this.#timelines.find(id, Date.now(), owner);
   }
 
   /** Returns all counts, and the valid gauges. */

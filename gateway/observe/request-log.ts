@@ -163,7 +163,7 @@ export class RequestLog implements RequestRecorder {
 
   /** Records that the request was refused, or failed before anything was sent. */
   refused(error: unknown): void {
-    if (this.#client.left) return this.clientDisconnected(); // the request failed because the client disconnected
+    if (this.#client.disconnected) return this.clientDisconnected(); // the request failed because the client disconnected
     const { code, status } = toApiError(error);
     if (!(error instanceof ApiError)) this.failedAt = framesOf(error);
     this.status = status;
@@ -220,7 +220,7 @@ export class RequestLog implements RequestRecorder {
       metricsReporter.counts.observe(REGION_SERVICE, [region, model], (engineMs + now - this.#firstAt) / 1000);
     }
     const { clientRequestId: id, name } = seen;
-    if (needsTimeline({ id, name, status, error, steps: this.#steps })) metricsReporter.tell(this.#timeline(now));
+    if (needsTimeline({ id, name, status, error, steps: this.#steps })) metricsReporter.report(this.#timeline(now));
     telemetrySink.sink?.request({
       ...this.#timeline(now),
       operation: operationLabel(endpoint),

@@ -57,13 +57,13 @@ export class TimelineStore {
   }
 
   /**
-   * Finds timelines by the client's id or the gateway's, newest first. `whose`: only requests of that key or user;
+   * Finds timelines by the client's id or the gateway's, newest first. `owner`: only requests of that key or user;
    * requests of other owners with the same id are skipped.
    */
-  find(id: string, now: number, whose?: RecordOwner): RequestTimeline[] {
+  find(id: string, now: number, owner?: RecordOwner): RequestTimeline[] {
     const query = `SELECT story FROM stories WHERE (id = ? OR name = ?) AND at > ?
-      ${whose === undefined ? '' : `AND (story ->> 'key' = ? OR (story ->> 'user' <> '' AND story ->> 'user' = ?))`} ORDER BY n DESC LIMIT ?`;
-    const own = whose === undefined ? [] : [whose.key, whose.user ?? ''];
+      ${owner === undefined ? '' : `AND (story ->> 'key' = ? OR (story ->> 'user' <> '' AND story ->> 'user' = ?))`} ORDER BY n DESC LIMIT ?`;
+    const own = owner === undefined ? [] : [owner.key, owner.user ?? ''];
     const rows = this.#sql
       .exec<{ story: string }>(query, id, id, now - RETENTION_MS, ...own, TIMELINES_FOUND_MAX)
       .toArray();

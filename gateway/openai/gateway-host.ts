@@ -101,7 +101,7 @@ class GatewayRecord extends RequestLog {
   /** If the client disconnected, the queue object writes the record, or the node's report creates it. */
   #recordRefusal(error: unknown): void {
     const { env, ctx } = this.#context;
-    if (!this.#request.client.left) recordRefusal(this.seen, error, this.queuedMs, env, ctx);
+    if (!this.#request.client.disconnected) recordRefusal(this.seen, error, this.queuedMs, env, ctx);
   }
 }
 

@@ -14,7 +14,7 @@ import type { GatewayRoute, ModelCaller } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
 interface AttemptScope extends RequestScope {
-  client: RequestScope['client'] & { readonly left: boolean };
+  client: RequestScope['client'] & { readonly disconnected: boolean };
   /** True if the response may be offloaded. */
   offloads: boolean;
 }
@@ -29,7 +29,7 @@ export function openAttempt(attempt: AttemptContext<ModelCaller>, scope: Attempt
     open: requestOf(attempt, scope),
     body,
     claimBody: parsed.body.kind === 'opaque' ? null : body,
-    left: () => scope.client.left || bodyFailure(parsed) !== undefined,
+    clientDisconnected: () => scope.client.disconnected || bodyFailure(parsed) !== undefined,
   });
 }
 

@@ -26,7 +26,7 @@ interface TunnelAttempt {
    */
   claimBody: AttemptBody;
   /** True if the client disconnected or stopped sending its body. Then nothing is claimed. */
-  left(): boolean;
+  clientDisconnected(): boolean;
 }
 
 type Answer = ResultOf<'whole' | 'stream' | 'offloaded'>;
@@ -154,18 +154,18 @@ async function ask(attempt: TunnelAttempt, offset?: number): Promise<Answer> {
 }
 
 async function persist(attempt: TunnelAttempt, offset: number | undefined): Promise<Answer | ResultOf<'failure'>> {
-  const { scope, session, open, left } = attempt;
+  const { scope, session, open, clientDisconnected } = attempt;
   const deadline = waitClock.now() + CLAIM_MS;
   const opens = offset === undefined;
   const request = opens
     ? open
     : { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
   const body = opens ? attempt.body : attempt.claimBody;
-  while (!left()) {
+  while (!clientDisconnected()) {
     try {
       return await callTunnel(scope, session, request, body);
     } catch (error) {
-      if (left()) break; // the client disconnected, so the error is not a failure of the object
+      if (clientDisconnected()) break; // the client disconnected, so the error is not a failure of the object
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel accepts no more requests');
       if (waitClock.now() > deadline) throw new AttemptError('lost', 'the tunnel has closed');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));

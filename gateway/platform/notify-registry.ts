@@ -8,10 +8,10 @@ import { REGISTRY_OBJECT_NAME } from './registry-object-name.ts';
  */
 export async function notifyRegistry(
   env: Pick<Env, 'REGISTRY'>,
-  tell: (registry: ReturnType<Env['REGISTRY']['getByName']>) => Promise<unknown>,
+  call: (registry: ReturnType<Env['REGISTRY']['getByName']>) => Promise<unknown>,
 ): Promise<void> {
   try {
-    await tell(env.REGISTRY.getByName(REGISTRY_OBJECT_NAME));
+    await call(env.REGISTRY.getByName(REGISTRY_OBJECT_NAME));
   } catch (cause) {
     const message =
       'The change is stored, but the registry could not be notified: the old state may apply for up to 10 minutes. ' +

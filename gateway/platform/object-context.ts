@@ -97,9 +97,9 @@ export interface ObjectSockets {
 /** Timers of an object. They end with the object's memory. */
 export interface Clock {
   now(): number;
-  /** Calls `ring` once after `ms`. Returns a function that cancels the timer. */
-  after(ms: number, ring: () => void): () => void;
-  every(ms: number, ring: () => void): () => void;
+  /** Calls `onTimer` once after `ms`. Returns a function that cancels the timer. */
+  after(ms: number, onTimer: () => void): () => void;
+  every(ms: number, onTimer: () => void): () => void;
 }
 
 /** Keeps the host working on something for which the caller does not wait. */

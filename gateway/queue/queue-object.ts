@@ -72,7 +72,7 @@ interface QueueDepth {
  * node never calls this object. Nothing is stored: a waiting request calls again if its call to this object fails.
  */
 export class QueueObject extends GatewayObject {
-  readonly #line = new WaitQueue({ now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) });
+  readonly #line = new WaitQueue({ now: steadyNow, after: (ms, onTimer) => this.ctx.clock.after(ms, onTimer) });
   readonly #refusals = new RefusalWriter();
   /** Sessions whose completions are observed; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
@@ -80,7 +80,7 @@ export class QueueObject extends GatewayObject {
   /** Reports demand, because an autoscaler may have to start a node. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
-    clock: { now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) },
+    clock: { now: steadyNow, after: (ms, onTimer) => this.ctx.clock.after(ms, onTimer) },
     tell: (factory) => factory.queued(this.ctx.name, this.#waiters.count(steadyNow())),
     lasts: () => this.#waiters.count(steadyNow()).waiting > 0,
   });

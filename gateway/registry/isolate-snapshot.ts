@@ -145,7 +145,7 @@ class IsolateView implements RegistrySnapshot {
   }
 
   /** Withdraws suspicions from before this time: the registry has answered since and does not share them. */
-  forgive(before: number): void {
+  withdrawBefore(before: number): void {
     for (const [session, { entry, at }] of this.#suspicions) {
       if (at > before) return; // the map is in the order of suspicion
       this.#suspicions.delete(session);
@@ -241,7 +241,7 @@ class IsolateSnapshot {
       if (number < this.#answered) return;
       this.#answered = number;
       if (delta !== null) this.#view.apply(delta);
-      this.#view.forgive(now - OWN_SUSPICION_MS);
+      this.#view.withdrawBefore(now - OWN_SUSPICION_MS);
       this.#checkedAt = Date.now();
     } catch {
       // The registry object cannot be reached, for example because it restarts. The view stays, and a later request

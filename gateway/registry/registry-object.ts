@@ -270,7 +270,7 @@ export class RegistryObject extends GatewayObject {
     this.#alarms++;
     const now = Date.now();
     this.#sockets.sweep(now);
-    this.#clock.rang();
+    this.#clock.onAlarm();
     this.#gossip.handle({ type: 'timer' });
     if (this.#clock.isHousekeeping(now)) this.#cleanUp(now);
     await this.#clock.arm();

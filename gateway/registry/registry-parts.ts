@@ -86,7 +86,7 @@ function createGossipParts(
     send: (session, bytes) => sockets.send(session, bytes),
     hangUp: (session, reason, bannedUntil) => sockets.hangUp(session, reason, bannedUntil),
     changed: (sessions) => members.changed(sessions),
-    liveness: (session, liveness) => paths.judged(session, liveness),
+    liveness: (session, liveness) => paths.onLiveness(session, liveness),
     probe: (session) => on.probe(session),
     evict: (session) => members.signEviction(session),
     wakeAt: (at) => ctx.waitUntil(clock.wakeAt(at)),

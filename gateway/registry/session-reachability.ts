@@ -35,11 +35,11 @@ export class SessionReachability {
    */
   present(session: string): void {
     this.#tunnel(session, true);
-    this.judged(session, this.#gossip.liveness(session));
+    this.onLiveness(session, this.#gossip.liveness(session));
   }
 
   /** Records gossip's verdict on the session. */
-  judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
+  onLiveness(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
     const { sessions, replica } = this.#members;
     const entry = replica.get(session);
     if (liveness === 'unreachable') return sessions.elsewhere(session, entry);

@@ -44,7 +44,7 @@ export class SharedAlarm {
   }
 
   /** Called when the alarm fires. Gossip then handles its timers and sets its next time. */
-  rang(): void {
+  onAlarm(): void {
     this.#gossipAt = Number.POSITIVE_INFINITY;
   }
 

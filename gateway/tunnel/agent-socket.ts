@@ -109,7 +109,7 @@ export class AgentSocket {
   }
 
   /** True if the attachment's counters differ from the link's. */
-  get drifted(): boolean {
+  get countersDiffer(): boolean {
     const { idle } = this.attachment;
     if (idle === undefined) return false;
     const { sent, sendLimit, received, receiveLimit } = this.link.state;

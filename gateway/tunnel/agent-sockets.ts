@@ -90,7 +90,7 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   }
 
   /** Reads the answer to the challenge. @throws WireError */
-  greet(peer: AgentSocket, message: string | ArrayBuffer): void {
+  onHello(peer: AgentSocket, message: string | ArrayBuffer): void {
     const hello = this.prove(peer, message);
     if (hello === undefined) return;
     // The welcome is a separate message, because an agent ignores frames after it in the same message.
@@ -103,7 +103,7 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   }
 
   /** Records that a message arrived at this time. */
-  heard(now: number): void {
+  onReceived(now: number): void {
     this.#lastFrameAt = now;
   }
 
@@ -124,6 +124,6 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
    * already ended, so the counters are saved again.
    */
   messageRead(peer: AgentSocket): void {
-    if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
+    if (this.#saved && peer === this.#active && peer.countersDiffer) peer.save(true);
   }
 }

@@ -15,18 +15,18 @@ export class CompletionCounter {
   after(seen: number): Promise<number> {
     if (this.#count !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#count);
     return new Promise((resolve) => {
-      const tell = () => {
+      const listener = () => {
         clearTimeout(timer);
-        this.#listeners.delete(tell);
+        this.#listeners.delete(listener);
         resolve(this.#count);
       };
-      const timer = setTimeout(tell, LISTEN_MS);
-      this.#listeners.add(tell);
+      const timer = setTimeout(listener, LISTEN_MS);
+      this.#listeners.add(listener);
     });
   }
 
   add(): void {
     this.#count++;
-    for (const tell of this.#listeners) tell();
+    for (const listener of this.#listeners) listener();
   }
 }

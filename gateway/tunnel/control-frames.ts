@@ -95,7 +95,7 @@ export class ControlFrames {
    * isolates get it with the next snapshot.
    */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
-    const news = this.#load.heard(frame, this.#options.open(), Date.now());
+    const news = this.#load.update(frame, this.#options.open(), Date.now());
     if (news !== undefined) this.#options.registry.live({ load: news });
   }
 

@@ -56,7 +56,7 @@ export class ReportedLoad {
    * Records a load and returns it if it must be reported to the registry now. Undefined: a load was reported less than
    * REPORT_MS ago.
    */
-  heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
+  update({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
     const tokensPerSecond = this.#rate;
     this.#rate = undefined;
     this.#load = {

@@ -185,13 +185,13 @@ export class TunnelAttempts {
    * Like `call`, for a caller in this process. If a stream may be offloaded, only its first data must arrive soon, not
    * the whole response.
    */
-  callLocally(open: AttemptRequest, body: Uint8Array, tell: (result: LocalCallResult) => void): void {
-    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, tell);
+  callLocally(open: AttemptRequest, body: Uint8Array, onResult: (result: LocalCallResult) => void): void {
+    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, onResult);
     const attempt = this.#create(open, body);
-    this.#calls.add(attempt, tell, (answer) => {
+    this.#calls.add(attempt, onResult, (answer) => {
       if (this.#offload === undefined || !mayOffload(answer)) return false;
       this.#calls.take(open);
-      this.#offload.offer({ attempt, answer }, tell);
+      this.#offload.offer({ attempt, answer }, onResult);
       return true;
     });
   }

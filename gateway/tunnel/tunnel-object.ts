@@ -202,7 +202,7 @@ export class TunnelObject extends GatewayObject {
     const peer = this.#sockets.of(socket);
     if (peer === undefined) return closeSocket(socket, CLOSE_CODES.resync, 'unknown socket');
     try {
-      if (peer.attachment.phase === 'challenged') this.#sockets.greet(peer, message);
+      if (peer.attachment.phase === 'challenged') this.#sockets.onHello(peer, message);
       else this.#receive(peer, message);
     } catch (error) {
       this.#sockets.refuse(peer, error);
@@ -215,7 +215,7 @@ export class TunnelObject extends GatewayObject {
     peer.receive(message, (frame) => {
       if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
     });
-    this.#sockets.heard(Date.now());
+    this.#sockets.onReceived(Date.now());
     if (peer === this.#sockets.active) this.#registry.clearSuspicion();
     for (const one of touched) one.onMessageEnd();
     this.#sockets.messageRead(peer);

@@ -162,7 +162,7 @@ export class Fleet {
     });
     for (const { placed, engine } of leaving) {
       // Waiting requests have nothing to move.
-      if (migrates) for (const held of engine.surrender(engine.waiting)) this.#move(held, now, true);
+      if (migrates) for (const held of engine.takeRequests(engine.waiting)) this.#move(held, now, true);
       else this.#moveAway(engine, now, false);
       if (migrates) this.#leaving.push({ placed, engine, atS: movedS });
     }
@@ -232,7 +232,7 @@ export class Fleet {
   }
 
   #moveAway(engine: SimulatedEngine, now: number, migrate: boolean): void {
-    for (const held of engine.surrender()) this.#move(held, now, migrate);
+    for (const held of engine.takeRequests()) this.#move(held, now, migrate);
   }
 
   #move(held: HeldRequest, now: number, migrate: boolean, target?: Member): void {
@@ -292,7 +292,7 @@ export class Fleet {
       if (full === undefined || empty === undefined) continue;
       const apart = full.engine.load - empty.engine.load;
       if (apart < REBALANCE_MIN) continue;
-      for (const held of full.engine.surrender(Math.floor(apart / 2))) {
+      for (const held of full.engine.takeRequests(Math.floor(apart / 2))) {
         full.workS = Math.max(0, full.workS - (full.costS[this.#judged[held.request] ?? 0] ?? 0));
         this.#move(held, now, true, empty);
       }

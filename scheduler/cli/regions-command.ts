@@ -153,8 +153,8 @@ interface LoopOptions {
 class Loop {
   readonly #options: LoopOptions;
   /** The last printed text, so that it is not printed twice. */
-  #said = '';
-  #trouble = '';
+  #lastText = '';
+  #lastProblem = '';
   #prices = '';
   /** Time of the last look, milliseconds since the epoch. */
   #lookedAt: number | undefined;
@@ -182,19 +182,19 @@ class Loop {
       // both slots.
       if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
       if (observed === undefined) {
-        this.#say('measuring: the first plan comes after the next slot');
+        this.#print('measuring: the first plan comes after the next slot');
         return false;
       }
       const plan = planner.plan(observed, facts);
       const state = await this.#publish(plan, facts);
-      this.#trouble = '';
+      this.#lastProblem = '';
       const { head, body } = regionsText(plan, state);
-      if (body !== this.#said) this.#options.io.out(`${stamp(now())} ${head}\n${body}`);
-      this.#said = body;
+      if (body !== this.#lastText) this.#options.io.out(`${stamp(now())} ${head}\n${body}`);
+      this.#lastText = body;
       return true;
     } catch (error) {
       if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
-      this.#say(`${error.message}; the gateway uses its current plan until it expires`);
+      this.#print(`${error.message}; the gateway uses its current plan until it expires`);
       return false;
     }
   }
@@ -229,13 +229,13 @@ class Loop {
       // After the first successful read, a price file that is just being written does not end the command: the gateway
       // still has the previous table.
       if (this.#prices === '' || !(error instanceof SchedulerError) || error.code !== 'bad_input') throw error;
-      this.#say(error.message);
+      this.#print(error.message);
     }
   }
 
-  #say(text: string): void {
-    if (text === this.#trouble) return;
-    this.#trouble = text;
+  #print(text: string): void {
+    if (text === this.#lastProblem) return;
+    this.#lastProblem = text;
     this.#options.io.log(`${stamp(this.#options.now())} ${text}`);
   }
 }

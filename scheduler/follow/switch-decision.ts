@@ -37,7 +37,7 @@ export interface FollowDecision {
 export class Decider {
   readonly #options: DecideOptions;
   #agreed = 0;
-  #wish: Layout = [];
+  #target: Layout = [];
   /** The layout of the last switch. A factory may still be making this change. */
   #switchedTo: Layout = [];
 
@@ -70,7 +70,7 @@ export class Decider {
     }
     const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
     const { layout, at, cost } = bestCourse(problem, layouts, steps, stayCost);
-    const said = { stayCost, bestCost: cost };
+    const costs = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, including the switch; the current layout costs ${stayCost.toFixed(1)}`;
     // A change that only starts replicas interrupts no request, and a pin is an operator's order. Neither of them needs
@@ -92,7 +92,7 @@ export class Decider {
     if (at > 0 && !ordered)
       return {
         ...stay,
-        ...said,
+        ...costs,
         kind: 'wait',
         next: layout,
         inSlots: at,
@@ -102,14 +102,14 @@ export class Decider {
     if (!starts && !ordered && !begun && this.#agreed < this.#options.confirm)
       return {
         ...stay,
-        ...said,
+        ...costs,
         kind: 'wait',
         next: layout,
         inSlots: 1,
         why: `${change}, if the next slot agrees: ${figures}`,
       };
     this.#agreed = 0;
-    return { kind: 'switch', layout, next: layout, inSlots: 0, ...said, why: `${change}: ${figures}` };
+    return { kind: 'switch', layout, next: layout, inSlots: 0, ...costs, why: `${change}: ${figures}` };
   }
 
   /**
@@ -117,10 +117,10 @@ export class Decider {
    * also worthwhile now.
    */
   #agree(problem: FollowProblem, layout: Layout, steps: number, stayCost: number, margin: number): void {
-    const wished = this.#wish.length === layout.length ? [this.#wish] : [];
+    const wished = this.#target.length === layout.length ? [this.#target] : [];
     const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
     this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
-    this.#wish = layout;
+    this.#target = layout;
   }
 }
 

@@ -172,7 +172,7 @@ export class SimulatedEngine {
    * Removes and returns up to `most` requests that another replica shall serve: first waiting requests and then running
    * requests, in each case the newest first. A partly computed prompt is lost.
    */
-  surrender(most = Number.POSITIVE_INFINITY): HeldRequest[] {
+  takeRequests(most = Number.POSITIVE_INFINITY): HeldRequest[] {
     const held: HeldRequest[] = [];
     while (held.length < most) {
       const waiting = this.#queue.takeNewest();
@@ -194,7 +194,7 @@ export class SimulatedEngine {
     return held;
   }
 
-  /** Returns all requests in the form of `surrender`, without removing them. */
+  /** Returns all requests in the form of `takeRequests`, without removing them. */
   held(): HeldRequest[] {
     const running = this.#admitted.filter((one) => one.running);
     return [...this.#queue.sequences().map(waitingHeld), ...running.map((one) => this.#runningHeld(one))];

@@ -69,12 +69,12 @@ export interface DispatchHost<C extends DispatchTarget, A extends ResponseStream
   /** True if another attempt can send the whole body. */
   repeatable(): boolean;
   /** True if the client has disconnected. Then no further node gets the request. */
-  left(): boolean;
+  clientDisconnected(): boolean;
   /**
    * Registers a callback for the client's disconnect. It must run immediately, because after a disconnect some runtimes
    * stop all work of the request at any point.
    */
-  whenLeft(call: () => void): void;
+  onDisconnect(call: () => void): void;
   /**
    * The error for the client after the last `failure`, which is undefined if there was no node for the first attempt.
    */
@@ -95,11 +95,11 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
   let worked = 0;
   let again = false;
   let moved = false;
-  host.whenLeft(() => running?.end('left'));
+  host.onDisconnect(() => running?.end('left'));
   for (let retries = 0, passed = 0; retries <= retriesMax && passed <= SKIPS_MAX; ) {
     const chosen = host.choose(tried);
     const choice = chosen instanceof Promise ? await chosen : chosen;
-    if (choice === undefined || host.left() || (again && !host.mayRetry())) break;
+    if (choice === undefined || host.clientDisconnected() || (again && !host.mayRetry())) break;
     tried.add(choice.node.session);
     const number = first + tried.size - 1;
     const more = choice.others && retries < retriesMax;
@@ -131,7 +131,7 @@ export async function dispatch<C extends DispatchTarget, A extends ResponseStrea
       again = repeatsWork(error.code);
     }
   }
-  if (host.left()) throw new AttemptError('cancelled', 'the client disconnected');
+  if (host.clientDisconnected()) throw new AttemptError('cancelled', 'the client disconnected');
   const refusal = host.refusal(failure);
   throw failure !== undefined && wouldRepeatWork(failure.code, worked) ? refusal.withoutClientRetry() : refusal;
 }

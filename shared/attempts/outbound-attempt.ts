@@ -259,7 +259,7 @@ export class OutboundAttempt {
   /** True if the answer has started, but its reader has not taken bytes for STALLED_MS. */
   stalled(now: number): boolean {
     if (this.#finished || this.#parked || this.#failing !== undefined) return false;
-    if (this.#head === undefined || this.answer.hungry) return false;
+    if (this.#head === undefined || this.answer.wantsData) return false;
     return this.#deadlines.hasStalled(now);
   }
 
@@ -354,7 +354,7 @@ export class OutboundAttempt {
 
   /** True if the agent owes data and has been silent for longer than the engine's time limit plus a grace period. */
   #isOverdue(now: number): boolean {
-    if (!this.#agentOwesData || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.onReceived(now);
+    if (!this.#agentOwesData || (this.#head !== undefined && !this.answer.wantsData)) this.#deadlines.onReceived(now);
     return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 

@@ -4,14 +4,14 @@ import { copyView } from '../wire/copy-view.ts';
 /** Maximum size to which small waiting pieces are joined, so that a slow sink gets them in fewer pieces. */
 export const PIECE_MAX_BYTES = 64 * 1024;
 
-/** Receives an answer's bytes as they arrive, while `hungry` is true. */
+/** Receives an answer's bytes as they arrive, while `wantsData` is true. */
 export interface ByteSink {
   /** True if the sink accepts the next bytes or the end. */
-  readonly hungry: boolean;
+  readonly wantsData: boolean;
   /** `bytes` may be part of a larger buffer; the sink must copy bytes that it keeps. */
   take(bytes: Uint8Array): void;
   end(): void;
-  /** The answer broke off; `reason` is a failure code. Called even if the sink is not hungry. */
+  /** The answer broke off; `reason` is a failure code. Called even if the sink wants no data. */
   fail(reason: string): void;
 }
 
@@ -46,7 +46,7 @@ export class ResponseBody {
   }
 
   /**
-   * Directs the answer to `taker`; the previous sink receives no more bytes. The sink calls `refill` when it is hungry
+   * Directs the answer to `taker`; the previous sink receives no more bytes. The sink calls `refill` when it wants data
    * again.
    */
   pipeTo(taker: ByteSink): void {
@@ -65,12 +65,12 @@ export class ResponseBody {
   }
 
   /** True if a reader waits for bytes. */
-  get hungry(): boolean {
-    return this.#taker?.hungry ?? false;
+  get wantsData(): boolean {
+    return this.#taker?.wantsData ?? false;
   }
 
   push(bytes: Uint8Array): void {
-    this.#waiting.push(this.hungry ? bytes : copyView(bytes));
+    this.#waiting.push(this.wantsData ? bytes : copyView(bytes));
     this.refill();
   }
 
@@ -85,7 +85,7 @@ export class ResponseBody {
    * discard that piece if the error arrived first.
    */
   breakOff(reason: string): boolean {
-    if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
+    if (this.#waiting.length === 0 && (this.wantsData || this.#taker === undefined)) return false;
     this.#failure = reason;
     return true;
   }
@@ -106,9 +106,9 @@ export class ResponseBody {
     this.#taker?.fail(reason);
   }
 
-  /** Passes waiting bytes to the sink while it is hungry. */
+  /** Passes waiting bytes to the sink while it wants data. */
   refill(): void {
-    for (let taker = this.#taker; taker?.hungry; taker = this.#taker) {
+    for (let taker = this.#taker; taker?.wantsData; taker = this.#taker) {
       const bytes = this.#next();
       if (bytes !== undefined) {
         taker.take(bytes);
@@ -163,7 +163,7 @@ class StreamTaker implements ByteSink {
     );
   }
 
-  get hungry(): boolean {
+  get wantsData(): boolean {
     return this.#asked;
   }
 

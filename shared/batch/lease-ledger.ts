@@ -253,11 +253,11 @@ export class LeaseLedger {
   expire(nowMs: number): number | undefined {
     const checkedMs = this.#checkedMs ?? nowMs;
     this.#checkedMs = nowMs;
-    const stoodStill = nowMs - checkedMs >= STALL_GAP_MS;
+    const wasSuspended = nowMs - checkedMs >= STALL_GAP_MS;
     let next: number | undefined;
     for (const chunk of this.#chunks) {
       if (chunk.leases.length === 0) continue;
-      for (const lease of stoodStill ? chunk.leases : [])
+      for (const lease of wasSuspended ? chunk.leases : [])
         if (lease.expiresMs > checkedMs) lease.expiresMs = Math.max(lease.expiresMs, nowMs + EXCUSED_MS);
       this.#end(chunk, ({ expiresMs }) => expiresMs <= nowMs);
       for (const { expiresMs } of chunk.leases) next = next === undefined ? expiresMs : Math.min(next, expiresMs);

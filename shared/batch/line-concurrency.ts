@@ -68,7 +68,7 @@ export class LineConcurrency {
    * Number of lines that may run besides this many interactive requests, which take their slots immediately. At least
    * one, so that no batch starves.
    */
-  beside(interactive: number): number {
+  limitWith(interactive: number): number {
     return Math.max(1, Math.min(this.#size, this.#most - interactive));
   }
 

@@ -65,13 +65,13 @@ export function commandErrorMessage<C>(
   const message = `${program.name}: ${errorText(error)}`;
   if (!(error instanceof UsageError)) return message;
   const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';
-  const meant = word === undefined ? undefined : verbMeant(program, word, args);
+  const meant = word === undefined ? undefined : suggestVerb(program, word, args);
   const hint = meant === undefined ? '' : `\nDid you mean ${word} ${meant}?`;
   return `${message}${hint}\nTry: ${program.name} ${about}--help`;
 }
 
 /** The command's verb that is most similar to a word on the command line. */
-function verbMeant<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
+function suggestVerb<C>(program: Program<C>, word: string, [verb = '']: readonly string[]): string | undefined {
   const commands = allCommands(program);
   const verbs = Object.hasOwn(commands, word) ? (commands[word]?.verbs ?? []) : [];
   return verb === '' || verb.startsWith('-') || verbs.includes(verb) ? undefined : nearestName(verb, verbs);

@@ -103,7 +103,7 @@ export class AntiEntropy {
     const theirs = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
     const mine = this.#sum();
     if (mine === theirs) return false;
-    return peer.settled === undefined || peer.settled.mine !== mine || peer.settled.theirs !== theirs;
+    return peer.comparedRoots === undefined || peer.comparedRoots.mine !== mine || peer.comparedRoots.theirs !== theirs;
   }
 
   sums(): IssuerSums[] {
@@ -144,7 +144,7 @@ export class AntiEntropy {
     }
     if (scopes.length === 0) {
       const theirRoot = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
-      if (!unsettled) peer.settled = { mine: this.#sum(), theirs: theirRoot };
+      if (!unsettled) peer.comparedRoots = { mine: this.#sum(), theirs: theirRoot };
       return unsettled;
     }
     if (this.#pull !== undefined) return true;

@@ -88,7 +88,7 @@ export class Broadcast {
   }
 
   /** Passes on a suspicion or its refutation. @param session the suspected session */
-  pass(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
+  forward(part: SuspicionOrRefutation, session: string, from: PeerId | undefined): void {
     const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
     if (!this.#mayForward(`suspicion ${origin}`)) return;
     const bytes = encodeMessagePart(part);
@@ -99,7 +99,7 @@ export class Broadcast {
   }
 
   /** Informs the suspected session if there is a channel to it, wherever it is on the ring. */
-  tell(target: string, suspicion: Suspicion): void {
+  sendSuspicion(target: string, suspicion: Suspicion): void {
     if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
   }
 
@@ -172,8 +172,8 @@ export class Broadcast {
       // owner has no neighbors.
       const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
-      const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
-      for (const id of [...others.slice(0, count), ...apart.slice(0, PIECES_MAX)]) out.send(id, part);
+      const isolated = others.slice(count).filter((id) => this.#channels.open.get(id)?.isIsolated);
+      for (const id of [...others.slice(0, count), ...isolated.slice(0, PIECES_MAX)]) out.send(id, part);
     }
   }
 
@@ -181,7 +181,7 @@ export class Broadcast {
    * Sends a suspicion or refutation from a gateway to the session's node: directly, or through delegates of its
    * cluster.
    */
-  home(part: SuspicionOrRefutation, session: string): void {
+  sendToMember(part: SuspicionOrRefutation, session: string): void {
     const { options, out } = this.#context;
     if (this.#channels.open.has(session)) return out.send(session, part);
     const cluster = this.#clusterOf(session);
@@ -212,7 +212,7 @@ export class Broadcast {
   }
 
   /** One random peer of each cluster, with which a gateway compares after a repair brought it new updates. */
-  envoys(): PeerId[] {
+  randomDelegates(): PeerId[] {
     return [...this.#delegates().values()].flatMap((peers) => {
       const one = peers[Math.floor(this.#context.rng() * peers.length)];
       return one === undefined ? [] : [one];

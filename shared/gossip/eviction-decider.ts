@@ -11,28 +11,28 @@ import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
 
 /** The examination of a session. Each session has at most one at a time. */
-interface Trial {
+interface Examination {
   session: string;
   relay: PathVerdict | undefined;
   witnesses: Map<PeerId, PathVerdict | undefined>;
   /** Called if neither the session's tunnel nor a witness has reported `alive` by the time limit. */
-  then: (trial: Trial) => void;
+  onUnreachable: (examination: Examination) => void;
   /** Called if the session's tunnel or a witness has reported `alive`. */
-  otherwise: () => void;
+  onReachable: () => void;
 }
 
 /** A suspected session, until it refutes the suspicion or leaves. */
-interface Charge {
+interface Suspect {
   since: number;
   /** True if no other node reported the session silent: only this gateway's own path to it failed. */
-  lonely: boolean;
+  gatewayOnly: boolean;
 }
 
 /**
  * Maximum number of sessions that are examined at a time; others wait. An agent runs at most 64 indirect probes at a
  * time and answers `unknown` to further requests, so it could not help with more examinations.
  */
-const TRIALS_MAX = 32;
+const EXAMINATIONS_MAX = 32;
 const LATER_MS = 500;
 
 export class EvictionDecider {
@@ -43,12 +43,12 @@ export class EvictionDecider {
   readonly #present = new Set<string>();
   /** When each session's tunnel closed. For sessions that a new gateway still waits for, a time in the future. */
   readonly #absent = new Map<string, number>();
-  readonly #charges = new Map<string, Charge>();
+  readonly #suspects = new Map<string, Suspect>();
   /** Running examinations. At most TRIALS_MAX; others wait. */
-  readonly #trials = new Map<string, Trial>();
-  readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
+  readonly #examinations = new Map<string, Examination>();
+  readonly #sent = new Map<number, { examination: Examination; witness: PeerId }>();
   /** When members became suspected, by cluster: at most 4,096 times within `freezeWindowMs`. */
-  readonly #turned = new Map<string, number[]>();
+  readonly #suspectedAt = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;
 
@@ -65,8 +65,8 @@ export class EvictionDecider {
   start(memory: GossipMemory | undefined): void {
     const { now, options } = this.#context;
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
-    for (const { session, since, lonely } of memory?.suspects ?? []) {
-      this.#charges.set(session, { since, lonely });
+    for (const { session, since, lonely: gatewayOnly } of memory?.suspects ?? []) {
+      this.#suspects.set(session, { since, gatewayOnly });
       if (!this.#livenessTable.isSuspected(session)) this.#livenessTable.suspectLocally(session);
       this.#setGrace(session);
     }
@@ -78,8 +78,8 @@ export class EvictionDecider {
   }
 
   /** Sets the running timers again with the new settings. Their periods still start at the same times. */
-  tuned(): void {
-    for (const session of this.#charges.keys()) this.#setGrace(session);
+  resetTimers(): void {
+    for (const session of this.#suspects.keys()) this.#setGrace(session);
     for (const [session, since] of this.#absent)
       if (this.#context.timerQueue.has(`absent:${session}`)) this.#watch(session, since);
   }
@@ -90,7 +90,11 @@ export class EvictionDecider {
 
   remember(): Pick<GossipMemory, 'suspects' | 'absent' | 'frozen'> {
     return {
-      suspects: [...this.#charges].map(([session, { since, lonely }]) => ({ session, since, lonely })),
+      suspects: [...this.#suspects].map(([session, { since, gatewayOnly }]) => ({
+        session,
+        since,
+        lonely: gatewayOnly,
+      })),
       absent: [...this.#absent],
       frozen: [...this.#frozen],
     };
@@ -108,111 +112,116 @@ export class EvictionDecider {
     timerQueue.cancel(`absent:${session}`);
     // The session has just proved its key to this gateway, or has sent something on a tunnel on which it proved its key
     // before.
-    const trial = this.#trials.get(session);
-    this.#endTrial(session);
+    const examination = this.#examinations.get(session);
+    this.#endExamination(session);
     this.#livenessTable.clearSuspicion(session);
     this.#livenessTable.setReachable(session, true);
-    trial?.otherwise();
+    examination?.onReachable();
   }
 
   #watch(session: string, since: number): void {
     this.#absent.set(session, since);
     const at = since + this.#context.options.reconnectMs;
-    this.#context.timerQueue.set(`absent:${session}`, at, () => this.doubt(session));
+    this.#context.timerQueue.set(`absent:${session}`, at, () => this.examine(session));
   }
 
   /**
    * Examines a session that did not answer, or has no tunnel any more: asks the object of the session's tunnel, and
    * members of its cluster.
    */
-  doubt(session: string): void {
-    this.#try(session, (trial) => {
-      const silentVotes = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
-      this.#accuse(session, silentVotes === 0);
+  examine(session: string): void {
+    this.#startExamination(session, (examination) => {
+      const silentVotes = [...examination.witnesses.values()].filter((verdict) => verdict === 'silent').length;
+      this.#suspectLocally(session, silentVotes === 0);
     });
   }
 
   /**
    * Handles an observer's signed suspicion, which is believed unless the session's tunnel or a witness reports `alive`.
    */
-  suspicion(suspicion: Suspicion, then: () => void, otherwise: () => void): void {
+  suspicion(suspicion: Suspicion, onUnreachable: () => void, onReachable: () => void): void {
     const { target } = suspicion;
-    if (this.#charges.has(target)) return then();
-    this.#try(
+    if (this.#suspects.has(target)) return onUnreachable();
+    this.#startExamination(
       target,
       () => {
-        then();
-        this.#charge(target, false);
+        onUnreachable();
+        this.#suspect(target, false);
       },
-      otherwise,
+      onReachable,
     );
   }
 
-  #accuse(session: string, lonely: boolean): void {
+  #suspectLocally(session: string, gatewayOnly: boolean): void {
     this.#livenessTable.suspectLocally(session);
-    this.#charge(session, lonely);
+    this.#suspect(session, gatewayOnly);
   }
 
-  #charge(session: string, lonely: boolean): void {
-    const known = this.#charges.get(session);
-    if (known === undefined) this.#countTurn(session);
-    this.#charges.set(session, { since: known?.since ?? this.#context.now, lonely: lonely && known?.lonely !== false });
+  #suspect(session: string, gatewayOnly: boolean): void {
+    const known = this.#suspects.get(session);
+    if (known === undefined) this.#countSuspicion(session);
+    this.#suspects.set(session, {
+      since: known?.since ?? this.#context.now,
+      gatewayOnly: gatewayOnly && known?.gatewayOnly !== false,
+    });
     this.#setGrace(session);
   }
 
   /** Call when another observer has confirmed a suspicion, because the grace period may then end sooner. */
   confirmed(session: string): void {
-    if (this.#charges.has(session)) this.#setGrace(session);
+    if (this.#suspects.has(session)) this.#setGrace(session);
   }
 
   /** Call when the session is no longer suspected, or has left. */
   cleared(session: string): void {
-    this.#charges.delete(session);
+    this.#suspects.delete(session);
     this.#context.timerQueue.cancel(`grace:${session}`);
   }
 
-  gone(session: string): void {
+  remove(session: string): void {
     this.cleared(session);
     this.#absent.delete(session);
     this.#present.delete(session);
     this.#context.timerQueue.cancel(`absent:${session}`);
-    this.#endTrial(session);
+    this.#endExamination(session);
   }
 
   /**
    * The grace period is shorter if more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers in
    * addition to the first (Lifeguard §IV-B).
    */
-  #graceMs(session: string, lonely: boolean): number {
+  #graceMs(session: string, gatewayOnly: boolean): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
     const cluster = this.#context.replica.get(session)?.ticket.cluster ?? '';
     const members = this.#context.rings.get(cluster)?.size ?? 0;
     const min = Math.max(graceMinMs, 4000 * Math.log10(Math.max(1, members)));
     const max = min * graceMaxFactor;
-    if (lonely) return max * graceLonelyFactor;
+    if (gatewayOnly) return max * graceLonelyFactor;
     const others = Math.max(0, Math.min(OBSERVERS_MAX, this.#livenessTable.observers(session)) - 1);
     return max - ((max - min) * Math.log(others + 1)) / Math.log(3);
   }
 
   #setGrace(session: string): void {
-    const charge = this.#charges.get(session);
+    const suspect = this.#suspects.get(session);
     const entry = memberEntry(this.#context, session);
-    if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
+    if (suspect === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
     const { timerQueue } = this.#context;
     const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
     // During a freeze the grace period starts only at the end of the freeze, because updates travel slowly while a
     // network heals.
-    const from = Math.max(charge.since, frozenUntil);
-    timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
+    const from = Math.max(suspect.since, frozenUntil);
+    timerQueue.set(`grace:${session}`, from + this.#graceMs(session, suspect.gatewayOnly), () =>
+      this.#graceOver(session),
+    );
   }
 
   #graceOver(session: string): void {
     const entry = memberEntry(this.#context, session);
-    if (entry === undefined || !this.#charges.has(session)) return;
+    if (entry === undefined || !this.#suspects.has(session)) return;
     if ((this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY) > this.#context.now)
       return this.#setGrace(session);
-    this.#try(session, () => {
-      if (this.#charges.has(session)) this.#context.out.act({ type: 'evict', session });
+    this.#startExamination(session, () => {
+      if (this.#suspects.has(session)) this.#context.out.act({ type: 'evict', session });
     });
   }
 
@@ -220,20 +229,20 @@ export class EvictionDecider {
    * Eureka's rule: many suspected sessions together mean a network fault. Evicting them could empty the registry
    * because one switch failed.
    */
-  #countTurn(session: string): void {
+  #countSuspicion(session: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
     const { now } = this.#context;
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     if (cluster === undefined) return;
-    const turned = (this.#turned.get(cluster) ?? []).filter((at) => now - at < freezeWindowMs);
-    turned.push(now);
-    this.#turned.set(cluster, turned.slice(-4096));
+    const suspectedAt = (this.#suspectedAt.get(cluster) ?? []).filter((at) => now - at < freezeWindowMs);
+    suspectedAt.push(now);
+    this.#suspectedAt.set(cluster, suspectedAt.slice(-4096));
     let suspects = 0;
-    for (const other of this.#charges.keys()) {
+    for (const other of this.#suspects.keys()) {
       if (this.#context.replica.get(other)?.ticket.cluster === cluster) suspects++;
     }
     const members = (this.#context.rings.get(cluster)?.size ?? 0) + suspects;
-    if (turned.length < freezeMin || turned.length <= freezeShare * members) return;
+    if (suspectedAt.length < freezeMin || suspectedAt.length <= freezeShare * members) return;
     this.#freeze(cluster, now + freezeMs);
   }
 
@@ -242,22 +251,26 @@ export class EvictionDecider {
     if ((this.#frozen.get(cluster) ?? Number.NEGATIVE_INFINITY) <= now)
       out.act({ type: 'notice', notice: { what: 'frozen', cluster, until } });
     this.#frozen.set(cluster, until);
-    for (const session of this.#charges.keys()) this.#setGrace(session);
+    for (const session of this.#suspects.keys()) this.#setGrace(session);
     timerQueue.set(`thaw:${cluster}`, until, () => {
       this.#frozen.delete(cluster);
       out.act({ type: 'notice', notice: { what: 'thawed', cluster } });
     });
   }
 
-  #try(session: string, then: (trial: Trial) => void, otherwise: () => void = () => {}): void {
+  #startExamination(
+    session: string,
+    onUnreachable: (examination: Examination) => void,
+    onReachable: () => void = () => {},
+  ): void {
     const { timerQueue, now, options, out, me, rng } = this.#context;
-    if (this.#trials.has(session) || memberEntry(this.#context, session) === undefined) return;
-    if (this.#trials.size >= TRIALS_MAX)
+    if (this.#examinations.has(session) || memberEntry(this.#context, session) === undefined) return;
+    if (this.#examinations.size >= EXAMINATIONS_MAX)
       return timerQueue.set(`later:${session}`, now + LATER_MS * (1 + 3 * rng()), () =>
-        this.#try(session, then, otherwise),
+        this.#startExamination(session, onUnreachable, onReachable),
       );
-    const trial: Trial = { session, relay: undefined, witnesses: new Map(), then, otherwise };
-    this.#trials.set(session, trial);
+    const examination: Examination = { session, relay: undefined, witnesses: new Map(), onUnreachable, onReachable };
+    this.#examinations.set(session, examination);
     out.act({ type: 'askGateway', target: session });
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     const witnesses = this.#channels
@@ -267,54 +280,54 @@ export class EvictionDecider {
       .sort((a, b) => delegateWeight(a, me) - delegateWeight(b, me));
     for (const witness of witnesses.slice(0, options.helpers)) {
       this.#seq = (this.#seq + 1) >>> 0;
-      trial.witnesses.set(witness, undefined);
-      this.#sent.set(this.#seq, { trial, witness });
+      examination.witnesses.set(witness, undefined);
+      this.#sent.set(this.#seq, { examination: examination, witness });
       out.send(witness, { type: 'probe', seq: this.#seq, target: session });
     }
-    timerQueue.set(`trial:${session}`, now + options.gatewayProbeMs, () => this.#decide(trial, true));
+    timerQueue.set(`trial:${session}`, now + options.gatewayProbeMs, () => this.#decide(examination, true));
   }
 
   gatewayAnswered(session: string, verdict: PathVerdict): void {
-    const trial = this.#trials.get(session);
-    if (trial === undefined || trial.relay !== undefined) return;
-    trial.relay = verdict;
-    this.#decide(trial, false);
+    const examination = this.#examinations.get(session);
+    if (examination === undefined || examination.relay !== undefined) return;
+    examination.relay = verdict;
+    this.#decide(examination, false);
   }
 
-  heardVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
+  onVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
     const sent = this.#sent.get(seq);
     if (sent?.witness !== peer) return;
     this.#sent.delete(seq);
-    sent.trial.witnesses.set(peer, verdict);
-    this.#decide(sent.trial, false);
+    sent.examination.witnesses.set(peer, verdict);
+    this.#decide(sent.examination, false);
   }
 
-  #decide(trial: Trial, timeUp: boolean): void {
-    const { session } = trial;
-    if (this.#trials.get(session) !== trial) return;
-    if (trial.relay === 'alive') {
-      this.#endTrial(session);
+  #decide(examination: Examination, timeUp: boolean): void {
+    const { session } = examination;
+    if (this.#examinations.get(session) !== examination) return;
+    if (examination.relay === 'alive') {
+      this.#endExamination(session);
       this.#livenessTable.clearSuspicion(session);
-      return trial.otherwise();
+      return examination.onReachable();
     }
-    const verdicts = [...trial.witnesses.values()];
-    if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
-    this.#endTrial(session);
+    const verdicts = [...examination.witnesses.values()];
+    if (!timeUp && (examination.relay === undefined || verdicts.includes(undefined))) return;
+    this.#endExamination(session);
     if (verdicts.includes('alive')) {
       // The session's neighbors reach it and this gateway does not, which does not justify an eviction. The neighbors
       // will report if they no longer reach it.
       this.#livenessTable.clearSuspicion(session);
       if (!this.#present.has(session)) this.#livenessTable.setReachable(session, false);
-      return trial.otherwise();
+      return examination.onReachable();
     }
-    trial.then(trial);
+    examination.onUnreachable(examination);
   }
 
-  #endTrial(session: string): void {
-    const trial = this.#trials.get(session);
-    if (trial === undefined) return;
-    this.#trials.delete(session);
+  #endExamination(session: string): void {
+    const examination = this.#examinations.get(session);
+    if (examination === undefined) return;
+    this.#examinations.delete(session);
     this.#context.timerQueue.cancel(`trial:${session}`);
-    for (const [seq, sent] of this.#sent) if (sent.trial === trial) this.#sent.delete(seq);
+    for (const [seq, sent] of this.#sent) if (sent.examination === examination) this.#sent.delete(seq);
   }
 }

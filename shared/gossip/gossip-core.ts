@@ -70,7 +70,7 @@ export class GossipCore {
 
   #onCascade(): void {
     if (this.context.self.kind === 'agent') return this.#pinger.pingSome();
-    for (const peer of this.#broadcast.envoys()) this.#pinger.ping(peer);
+    for (const peer of this.#broadcast.randomDelegates()) this.#pinger.ping(peer);
   }
 
   liveness(session: string): Liveness {
@@ -110,7 +110,7 @@ export class GossipCore {
       case 'tunnel':
         return this.#evictionDecider?.tunnel(event.session, event.open);
       case 'doubt':
-        if (this.#evictionDecider !== undefined) return this.#evictionDecider.doubt(event.session);
+        if (this.#evictionDecider !== undefined) return this.#evictionDecider.examine(event.session);
         return this.#probes.probe(event.session);
       case 'replaced':
         this.#antiEntropy.forgetRoot();
@@ -152,7 +152,7 @@ export class GossipCore {
     const before = this.context.options;
     this.context.options = { ...before, ...options };
     if (this.context.options.probeMs !== before.probeMs) this.#pinger.start();
-    this.#evictionDecider?.tuned();
+    this.#evictionDecider?.resetTimers();
   }
 
   #opened(id: PeerId, inbound: boolean, resumed: boolean): void {
@@ -162,7 +162,7 @@ export class GossipCore {
     this.#probes.opened(id);
     // Only the side that dialed sends the first ping. Otherwise both sides would ask for the same differences.
     if (!inbound && !resumed) this.#pinger.greet(id);
-    if (!resumed) this.#accusations.tell(peer);
+    if (!resumed) this.#accusations.sendSuspicions(peer);
   }
 
   #closed(id: PeerId): void {
@@ -190,7 +190,7 @@ export class GossipCore {
       out.act({ type: 'notice', notice: { what: 'rejected', peer: id, code: error.code } });
       this.channels.hangUp(id, 'broken', this.context.options.banMs);
     }
-    if (this.#livenessTable.isSuspected(id)) this.#accusations.tell(peer);
+    if (this.#livenessTable.isSuspected(id)) this.#accusations.sendSuspicions(peer);
   }
 
   #parts(peer: PeerState, parts: readonly MessagePart[]): void {
@@ -210,22 +210,22 @@ export class GossipCore {
           this.#part(peer, part);
       }
     }
-    for (const ack of acks) this.#pinger.heardAck(peer, ack, sums);
+    for (const ack of acks) this.#pinger.onAck(peer, ack, sums);
     if (digests.length > 0 && this.channels.open.has(peer.id)) this.#antiEntropy.answer(peer, digests);
   }
 
   #part(peer: PeerState, part: Exclude<MessagePart, { type: 'digest' | 'ack' }>): void {
     switch (part.type) {
       case 'ping':
-        return this.#pinger.heardPing(peer, part);
+        return this.#pinger.onPing(peer, part);
       case 'sums':
         return;
       case 'probe':
-        if (this.#charge(peer, 1)) this.#probes.heardProbe(peer.id, part.seq, part.target);
+        if (this.#charge(peer, 1)) this.#probes.onProbe(peer.id, part.seq, part.target);
         return;
       case 'probed':
-        this.#evictionDecider?.heardVerdict(peer.id, part.seq, part.verdict);
-        return this.#probes.heardVerdict(peer.id, part.seq, part.verdict);
+        this.#evictionDecider?.onVerdict(peer.id, part.seq, part.verdict);
+        return this.#probes.onVerdict(peer.id, part.seq, part.verdict);
       case 'news':
         return this.#updates.receive(peer, part.update, true);
       case 'repair':
@@ -239,12 +239,12 @@ export class GossipCore {
       case 'pull':
         return this.#antiEntropy.sendSession(peer, part.session);
       case 'apart':
-        peer.apart = part.apart;
+        peer.isIsolated = part.apart;
         return;
       case 'suspicion':
-        return this.#accusations.heardSuspicion(peer, part.suspicion);
+        return this.#accusations.onSuspicion(peer, part.suspicion);
       case 'refutation':
-        return this.#accusations.heardRefutation(peer, part.refutation);
+        return this.#accusations.onRefutation(peer, part.refutation);
     }
   }
 

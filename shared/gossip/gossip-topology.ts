@@ -69,12 +69,12 @@ export class GossipTopology {
       const was = this.#volunteer;
       const drawn =
         island && (seen % options.islandRounds === 0 ? rng() < options.volunteers / (ring?.size ?? 1) : was);
-      this.#setApart(this.#isIsolated, drawn);
+      this.#setIsolated(this.#isIsolated, drawn);
       this.#watchIslands(island ? seen + 1 : 0);
     });
   }
 
-  #setApart(isIsolated: boolean, volunteer: boolean): void {
+  #setIsolated(isIsolated: boolean, volunteer: boolean): void {
     const was = this.#isIsolated || this.#volunteer;
     this.#isIsolated = isIsolated;
     this.#volunteer = volunteer;
@@ -84,7 +84,7 @@ export class GossipTopology {
       if (gateway) this.#context.out.send(id, { type: 'apart', apart: !was });
   }
 
-  #sayApart(gateway: PeerId): void {
+  #sendIsolated(gateway: PeerId): void {
     if (this.#isIsolated || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
   }
 
@@ -100,8 +100,8 @@ export class GossipTopology {
 
   /** Call when a channel has opened. */
   opened(peer: PeerState): void {
-    if (peer.gateway) this.#sayApart(peer.id);
-    else this.#setApart(false, this.#volunteer);
+    if (peer.gateway) this.#sendIsolated(peer.id);
+    else this.#setIsolated(false, this.#volunteer);
   }
 
   isRandom(id: PeerId): boolean {
@@ -205,7 +205,7 @@ export class GossipTopology {
     const { timerQueue, now, options, self } = this.#context;
     if (self.kind === 'gateway' || timerQueue.has('lonely')) return;
     timerQueue.set('lonely', now + options.lonelyMs * (1 + this.#context.rng()), () => {
-      this.#setApart(![...this.#channels.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
+      this.#setIsolated(![...this.#channels.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
     });
   }
 }

@@ -200,11 +200,11 @@ export class LivenessProbes {
     const own = this.#context.self.kind === 'agent' ? this.#context.self.host : '';
     const hosts = new Set([own]);
     const chosen: PeerId[] = [];
-    for (const sameHostToo of [false, true]) {
+    for (const includeSameHost of [false, true]) {
       for (const id of candidates) {
         if (chosen.length >= options.helpers || chosen.includes(id)) continue;
         const host = memberEntry(this.#context, id)?.payload?.host ?? id;
-        if (hosts.has(host) && !sameHostToo) continue;
+        if (hosts.has(host) && !includeSameHost) continue;
         hosts.add(host);
         chosen.push(id);
       }
@@ -212,7 +212,7 @@ export class LivenessProbes {
     return chosen;
   }
 
-  heardVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
+  onVerdict(peer: PeerId, seq: number, verdict: PathVerdict): void {
     const sent = this.#sent.get(seq);
     if (sent?.helper !== peer) return;
     this.#sent.delete(seq);
@@ -232,7 +232,7 @@ export class LivenessProbes {
     const { target } = inquiry;
     if (this.#inquiries.get(target) !== inquiry || inquiry.stage === 'direct' || inquiry.stage === 'elsewhere') return;
     const verdicts = [...inquiry.verdicts.values()];
-    if (verdicts.includes('alive') || inquiry.relay === 'alive') return this.#livesElsewhere(inquiry);
+    if (verdicts.includes('alive') || inquiry.relay === 'alive') return this.#onReachedIndirectly(inquiry);
     const waiting = verdicts.includes(undefined);
     const silent = inquiry.tried && verdicts.includes('silent');
     if (inquiry.stage === 'helpers') {
@@ -263,7 +263,7 @@ export class LivenessProbes {
   }
 
   /** Other nodes reach the target and this node does not, so this node may be the slow one. */
-  #livesElsewhere(inquiry: Inquiry): void {
+  #onReachedIndirectly(inquiry: Inquiry): void {
     const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);
     if (inquiry.relay === 'alive') return this.#notFromHere(inquiry);
@@ -285,7 +285,7 @@ export class LivenessProbes {
   }
 
   /** Handles a peer's request to probe `target`. */
-  heardProbe(from: PeerId, seq: number, target: PeerId): void {
+  onProbe(from: PeerId, seq: number, target: PeerId): void {
     const { timerQueue, me, now, options, out } = this.#context;
     if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });
     const probe: IndirectProbe = { from, seq, target, ping: undefined };

@@ -22,15 +22,15 @@ export interface PeerState {
    * This node's root and the peer's root, if they differ only in issuers that one of the two does not list. Such roots
    * need not be compared again.
    */
-  settled: { mine: bigint; theirs: bigint } | undefined;
+  comparedRoots: { mine: bigint; theirs: bigint } | undefined;
   /** At a gateway: true if the peer asked for everything that its cluster's delegates receive. */
-  apart: boolean;
+  isIsolated: boolean;
   /** When the peer's last message arrived. */
   heardAt: number;
   /** Number of requested updates that have not arrived yet. */
   expected: number;
   /** When the peer was last sent suspicions or refutations. */
-  toldAt: number;
+  suspicionsSentAt: number;
   /** True if updates are sent to the peer immediately; see broadcast-tree.ts. */
   branch: boolean;
   /** When the peer was last the first to send an update to this node. */
@@ -47,11 +47,11 @@ export function newPeerState(id: PeerId, inbound: boolean, { now, options }: Gos
     checks: new TokenBucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
     asked: new TokenBucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
     wants: new TokenBucket(options.wantsPerSecond, options.burstWants, now),
-    settled: undefined,
-    apart: false,
+    comparedRoots: undefined,
+    isIsolated: false,
     heardAt: now,
     expected: 0,
-    toldAt: Number.NEGATIVE_INFINITY,
+    suspicionsSentAt: Number.NEGATIVE_INFINITY,
     branch: true,
     firstAt: Number.NEGATIVE_INFINITY,
   };

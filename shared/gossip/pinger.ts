@@ -136,7 +136,7 @@ export class Pinger {
     this.ping(peer);
   }
 
-  heardPing(peer: PeerState, part: MessagePart & { type: 'ping' }): void {
+  onPing(peer: PeerState, part: MessagePart & { type: 'ping' }): void {
     const { out, self } = this.#context;
     const root = this.#antiEntropy.root();
     const livenessHash = this.#livenessTable.sum;
@@ -148,7 +148,7 @@ export class Pinger {
   }
 
   /** @param sums the peer's sums of buckets, which it sends in the same message if its root differs */
-  heardAck(peer: PeerState, part: MessagePart & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
+  onAck(peer: PeerState, part: MessagePart & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
     const pending = this.#pending.get(part.seq);
     if (pending?.peer === peer.id) {
       this.#pending.delete(part.seq);
@@ -167,10 +167,10 @@ export class Pinger {
     if (
       part.livenessHash === this.#livenessTable.sum ||
       this.#livenessTable.unsettled ||
-      now - peer.toldAt < options.probeMs
+      now - peer.suspicionsSentAt < options.probeMs
     )
       return;
-    peer.toldAt = now;
+    peer.suspicionsSentAt = now;
     this.tellWords(peer.id);
   }
 

@@ -120,7 +120,7 @@ export class ReceivedUpdates {
       for (const ring of this.#context.rings.values()) {
         if (ring.remove(session)) break;
       }
-      this.#parts.evictionDecider?.gone(session);
+      this.#parts.evictionDecider?.remove(session);
       this.#parts.livenessTable.forget(session);
       if (session !== this.#context.me) this.#parts.channels.membersChanged(session);
       return;

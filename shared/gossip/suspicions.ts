@@ -49,29 +49,29 @@ export class Suspicions {
     const known = this.#parts.livenessTable.suspicionsOf(target).some(({ observer }) => observer === me);
     if (known) return;
     this.#parts.livenessTable.addSuspicion(suspicion);
-    this.#parts.broadcast.tell(target, suspicion);
-    this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, target, undefined);
+    this.#parts.broadcast.sendSuspicion(target, suspicion);
+    this.#parts.broadcast.forward({ type: 'suspicion', suspicion }, target, undefined);
   }
 
-  heardSuspicion(peer: PeerState, suspicion: Suspicion): void {
+  onSuspicion(peer: PeerState, suspicion: Suspicion): void {
     const { me } = this.#context;
     if (suspicion.target === me) return this.#refute(peer, suspicion);
     const wasNear = this.#parts.channels.topology.near().has(suspicion.target);
-    const taken = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
-    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
-    if (taken !== 'new' && taken !== 'confirmed') return;
-    const believe = () => {
+    const outcome = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
+    if (outcome === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (outcome !== 'new' && outcome !== 'confirmed') return;
+    const accept = () => {
       this.#parts.livenessTable.addSuspicion(suspicion);
       this.#parts.evictionDecider?.confirmed(suspicion.target);
-      this.#parts.broadcast.tell(suspicion.target, suspicion);
-      this.#parts.broadcast.pass({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
+      this.#parts.broadcast.sendSuspicion(suspicion.target, suspicion);
+      this.#parts.broadcast.forward({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
     // Called if the suspected session is alive. It must learn of the suspicion, because other members believe it until
     // the session refutes it.
-    const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
+    const pass = () => this.#parts.broadcast.sendToMember({ type: 'suspicion', suspicion }, suspicion.target);
     if (this.#parts.evictionDecider !== undefined)
-      return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
-    believe();
+      return this.#parts.evictionDecider.suspicion(suspicion, accept, pass);
+    accept();
     // The target's neighbors probe it, too. If it does not answer them, its grace period gets shorter. If it answers,
     // they inform it about the suspicion.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
@@ -79,31 +79,32 @@ export class Suspicions {
 
   #refute(peer: PeerState, suspicion: Suspicion): void {
     // This agent refutes every validly signed accusation, even a false one.
-    const taken = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
-    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
-    if (taken === 'refused') return;
-    const refutation = taken === 'known' ? undefined : this.#parts.livenessTable.refute(suspicion);
+    const outcome = this.#parts.livenessTable.checkSuspicion(suspicion, () => this.#parts.charge(peer, 2));
+    if (outcome === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (outcome === 'refused') return;
+    const refutation = outcome === 'known' ? undefined : this.#parts.livenessTable.refute(suspicion);
     if (refutation !== undefined)
-      this.#parts.broadcast.pass({ type: 'refutation', refutation }, this.#context.me, undefined);
+      this.#parts.broadcast.forward({ type: 'refutation', refutation }, this.#context.me, undefined);
     const answer = refutation ?? this.#parts.livenessTable.ownRefutation();
     if (answer !== undefined) this.#context.out.send(peer.id, { type: 'refutation', refutation: answer });
   }
 
-  heardRefutation(peer: PeerState, refutation: Refutation): void {
+  onRefutation(peer: PeerState, refutation: Refutation): void {
     if (refutation.session === this.#context.me) return;
-    const taken = this.#parts.livenessTable.applyRefutation(refutation, () => this.#parts.charge(peer, 1));
-    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
-    if (taken === 'new') this.#parts.broadcast.pass({ type: 'refutation', refutation }, refutation.session, peer.id);
+    const outcome = this.#parts.livenessTable.applyRefutation(refutation, () => this.#parts.charge(peer, 1));
+    if (outcome === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (outcome === 'new')
+      this.#parts.broadcast.forward({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
   /**
    * Informs a suspected peer of the suspicions against it, so that it can refute them. The peer may not know that it is
    * suspected.
    */
-  tell(peer: PeerState): void {
+  sendSuspicions(peer: PeerState): void {
     const { now, options, out } = this.#context;
-    if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
-    peer.toldAt = now;
+    if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.suspicionsSentAt < options.probeMs) return;
+    peer.suspicionsSentAt = now;
     for (const suspicion of this.#parts.livenessTable.suspicionsOf(peer.id))
       out.send(peer.id, { type: 'suspicion', suspicion });
   }

@@ -157,13 +157,13 @@ export class Merger {
   }
 
   /** Reads an update of a session that is not known yet. It must bring the session's ticket. */
-  #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
+  #readNew(session: string, bytes: Uint8Array | undefined, signed: Pick<ReadEntry, 'record' | 'eviction'>) {
     if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
     const ticket = decodeTicket(copyBytes(bytes), this.#crypto);
     if (ticket.session !== session) throw new LatticeError('mismatch', 'the ticket belongs to another session');
     const store = this.#stores.of(ticket.issuer, ticket.certificate.root);
     if (store.excludes(ticket)) return { outcome: 'collected', issuer: store.issuer, session } as const;
-    return { session, ...said, ticket, known: undefined, store };
+    return { session, ...signed, ticket, known: undefined, store };
   }
 
   /** The payload bytes that belong to `record`; undefined if they are no longer needed. */

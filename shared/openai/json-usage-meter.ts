@@ -36,7 +36,7 @@ function parse(bytes: Uint8Array | undefined): unknown {
 export class JsonMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
   readonly #options: UsageMeterOptions;
-  readonly saidLast = false;
+  readonly sawLastEvent = false;
   readonly #watch = new JsonWatcher();
   #bytes = 0;
 

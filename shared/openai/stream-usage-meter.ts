@@ -51,8 +51,8 @@ function isError(data: Uint8Array): boolean {
   while (isSpace(data[pos])) pos++;
   if (startsWith(data, ERROR, pos)) return true;
   if (data.length > ERROR_MAX_BYTES || CHOICES.indexIn(data) >= 0) return false;
-  const said = parseJsonObject(data);
-  return said?.object === 'error' || isObject(said?.error);
+  const value = parseJsonObject(data);
+  return value?.object === 'error' || isObject(value?.error);
 }
 
 /**
@@ -107,7 +107,7 @@ export class StreamMeter implements UsageMeter {
     this.#dropping = options.dropUsageEvent && endpoint.injectUsage;
   }
 
-  get saidLast(): boolean {
+  get sawLastEvent(): boolean {
     return this.#sawLast;
   }
 

@@ -184,7 +184,7 @@ export interface UsageMeter {
   /** Returns the bytes that may be forwarded now, in order. */
   push(chunk: Uint8Array): Uint8Array[];
   /** True if the last event of the stream has arrived. If the connection then breaks, this does not matter. */
-  readonly saidLast: boolean;
+  readonly sawLastEvent: boolean;
   /** Call once, even if the client or the engine is gone. */
   end(): MeterResult;
 }

@@ -17,7 +17,7 @@ import {
 class RawMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
   readonly #options: UsageMeterOptions;
-  readonly saidLast = false;
+  readonly sawLastEvent = false;
   #bytes = 0;
 
   constructor(endpoint: Endpoint, options: UsageMeterOptions) {

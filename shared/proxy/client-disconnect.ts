@@ -25,13 +25,13 @@ export class ClientDisconnect {
     signal?.addEventListener('abort', this.leave);
   }
 
-  get left(): boolean {
+  get disconnected(): boolean {
     return this.#disconnected || this.#signal?.aborted === true;
   }
 
   /** Calls `call` when the client disconnects; immediately if it already has. */
   on(call: () => void): void {
-    if (this.left) call();
+    if (this.disconnected) call();
     else this.#calls.push(call);
   }
 

@@ -59,7 +59,7 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
     return cold === undefined ? undefined : coldStartingError(cold);
   }
 
-  behind(): boolean {
+  mustWaitFirst(): boolean {
     return this.#context.host.isQueued(this.model, this.#scope);
   }
 
@@ -76,8 +76,8 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
     return answer;
   }
 
-  left(): boolean {
-    return this.#context.request.client.left;
+  clientDisconnected(): boolean {
+    return this.#context.request.client.disconnected;
   }
 
   now(): number {

@@ -19,8 +19,8 @@ import { contextForModel, RouteAttempts } from './route-attempts.ts';
  * True if a broken stream may continue on another node. The request's header takes precedence over the key's setting.
  */
 export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
-  const said = request.header('x-otela-resume');
-  return said === null || said === undefined ? resumes : said === '1';
+  const header = request.header('x-otela-resume');
+  return header === null || header === undefined ? resumes : header === '1';
 }
 
 /** Like `dispatchQueued`, but the response can outlive its node. */

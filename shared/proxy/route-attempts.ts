@@ -40,7 +40,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     const { clock, memory } = host;
     const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(parsed));
     const query = routingQuery(route, clock, {
-      among: (candidates) => entry.among(candidates, clock.now()),
+      among: (candidates) => entry.selectCandidates(candidates, clock.now()),
       isAvoided,
     });
     return chooseNode(route.nodes, query, tried);
@@ -118,11 +118,11 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     return isRepeatable(this.#context.parsed);
   }
 
-  left(): boolean {
-    return this.#context.request.client.left;
+  clientDisconnected(): boolean {
+    return this.#context.request.client.disconnected;
   }
 
-  whenLeft(call: () => void): void {
+  onDisconnect(call: () => void): void {
     this.#context.request.client.on(call);
   }
 

@@ -36,12 +36,12 @@ export function readSealed(header: Header, model: string | undefined, now: numbe
     const untimely = timingProblem(readStamp(stamp), now);
     if (untimely !== undefined) throw badSeal(`The sealed request is not valid at this time: ${untimely}.`);
     const envelopes = readEnvelopes(to);
-    const told: [string, string][] = [
+    const headers: [string, string][] = [
       ['x-otela-model', model],
       [SEAL_HEADER, stamp],
     ];
-    if (resume !== undefined) told.push([RESUME_HEADER, resume]);
-    return { headers: told, envelopes };
+    if (resume !== undefined) headers.push([RESUME_HEADER, resume]);
+    return { headers: headers, envelopes };
   } catch (cause) {
     if (!(cause instanceof SealError)) throw cause;
     throw badSeal(`The request's seal cannot be read: ${cause.message}.`);

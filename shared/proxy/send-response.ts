@@ -196,10 +196,10 @@ async function pumpLate<C>(
   try {
     response = await pending;
   } catch (error) {
-    const told = error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
+    const apiError = error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
     reservation?.release(REFUSED);
-    record.refusedLate(told, error);
-    return finish(sink, inBand.error(told));
+    record.refusedLate(apiError, error);
+    return finish(sink, inBand.error(apiError));
   }
   record.responseStarted(200, response.choice); // The status is 200, because that was already sent.
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
@@ -259,8 +259,8 @@ async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<
  * known.
  */
 function lateHead<C>({ choice, attempts }: NodeResponse, { route }: RequestContext<C>): Uint8Array {
-  const told = route.fallbacks.length === 0 ? route.request.model : undefined;
-  return encoder.encode(headersComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
+  const apiError = route.fallbacks.length === 0 ? route.request.model : undefined;
+  return encoder.encode(headersComment(choice.node, attempts, choice.model === apiError ? undefined : choice.model));
 }
 
 function contentTypeOf({ answer }: NodeResponse): string | undefined {

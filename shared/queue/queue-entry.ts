@@ -96,7 +96,7 @@ export class QueueEntry {
    * The candidates that should be tried. If the request may wait, empty when all of them have just reported that they
    * are busy.
    */
-  among<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
+  selectCandidates<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
     const { busyNodes, queues } = this.#options;
     const tried = this.attempts - this.#before;
     if (this.#turn !== undefined) {

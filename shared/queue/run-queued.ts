@@ -16,13 +16,13 @@ export interface QueuedWork<D> {
   /** The error after the wait is over. If undefined or absent, an error says that no node became free. */
   late?(): ApiError | undefined;
   /** True if another request already waits for the same nodes. This request then does not try before it. */
-  behind(): boolean;
+  mustWaitFirst(): boolean;
   /** Waits once, until the time `until` at most. @param back true if the previous turn found no free node */
   wait(until: number, back: boolean): Promise<TurnResult>;
   /** Tries the nodes that are available now. Rejects with the client's error if none answers. */
   tryNodes(): Promise<D>;
   /** True if the client has disconnected. */
-  left(): boolean;
+  clientDisconnected(): boolean;
   /** Milliseconds of a monotonic clock. */
   now(): number;
 }
@@ -34,7 +34,7 @@ export interface QueuedWork<D> {
 export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
   const { entry, model, waitMs } = request;
   let until: number | undefined;
-  let first = waitMs === 0 || !request.behind();
+  let first = waitMs === 0 || !request.mustWaitFirst();
   for (let back = false; ; back = true) {
     if (first) {
       try {
@@ -43,7 +43,7 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
         if (!entry.mayWait(error)) throw error;
       }
     }
-    if (request.left()) throw new AttemptError('cancelled', 'the client disconnected');
+    if (request.clientDisconnected()) throw new AttemptError('cancelled', 'the client disconnected');
     const now = request.now();
     until ??= now + waitMs;
     entry.queued = true;

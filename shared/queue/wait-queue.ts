@@ -50,7 +50,7 @@ interface QueueClock {
 }
 
 /** Registers `leave`, which is called when the waiting client disconnects. The returned function unregisters it. */
-type WhenLeft = (leave: () => void) => () => void;
+type OnDisconnect = (leave: () => void) => () => void;
 
 /** The queue of one model. Its state does not outlive the process. */
 export class WaitQueue {
@@ -91,7 +91,7 @@ export class WaitQueue {
   }
 
   /** Resolves when the wait ends. If the client disconnects, the result is `late`, as for a wait that timed out. */
-  wait(asked: TurnRequest, whenLeft: WhenLeft): Promise<TurnResult> {
+  wait(asked: TurnRequest, onDisconnect: OnDisconnect): Promise<TurnResult> {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
     // If the request already waits here, its previous call was lost, so that its result has no listener.
@@ -114,7 +114,7 @@ export class WaitQueue {
         this.#grantTurns();
       };
       const stopTimer = this.#clock.after(waitMs, leave);
-      const stopWatching = whenLeft(leave);
+      const stopWatching = onDisconnect(leave);
       const answer = (result: TurnResult) => {
         stopTimer();
         stopWatching();

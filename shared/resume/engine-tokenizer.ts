@@ -68,7 +68,7 @@ export class Tokenizer<C extends DispatchTarget, A extends ResponseStream> {
     } catch (error) {
       if (error instanceof AttemptError) ending = requestOutcome(error.code);
       // A slow tokenizer proves nothing about the path to the node.
-      if (!(error instanceof AttemptError) || mayRetry(error.code) || host.left()) throw error;
+      if (!(error instanceof AttemptError) || mayRetry(error.code) || host.clientDisconnected()) throw error;
     } finally {
       host.onEnd(choice, ending);
     }

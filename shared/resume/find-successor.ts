@@ -175,12 +175,12 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
     return true;
   }
 
-  left(): boolean {
-    return this.#usual.left();
+  clientDisconnected(): boolean {
+    return this.#usual.clientDisconnected();
   }
 
-  whenLeft(call: () => void): void {
-    this.#usual.whenLeft(call);
+  onDisconnect(call: () => void): void {
+    this.#usual.onDisconnect(call);
   }
 
   refusal(failure: AttemptError | undefined): ApiError {
@@ -209,7 +209,7 @@ class Search<C extends DispatchTarget, A extends ResponseStream> implements Disp
   async #begin(context: DispatchContext, choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>> {
     this.#running = this.#host.attempts(context);
     // If the client has already disconnected, its callback cannot cancel an attempt that starts now.
-    if (this.#running.left()) throw new AttemptError('cancelled', 'the client disconnected');
+    if (this.#running.clientDisconnected()) throw new AttemptError('cancelled', 'the client disconnected');
     const begun = await this.#running.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;

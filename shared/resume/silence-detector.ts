@@ -9,7 +9,7 @@ export class SilenceDetector {
   readonly #after: StartTimer;
   #stop: (() => void) | undefined;
   /** The current wait; undefined if there is none. */
-  #waiting: { notice(isSilent: boolean): void; outlastedOne: boolean } | undefined;
+  #waiting: { notice(isSilent: boolean): void; hasOutlasted: boolean } | undefined;
 
   constructor(intervalMs: number, after: StartTimer) {
     this.#intervalMs = intervalMs;
@@ -22,27 +22,27 @@ export class SilenceDetector {
    */
   outlasts(work: Promise<unknown>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
-    const waiting = { notice: resolve, outlastedOne: false };
+    const waiting = { notice: resolve, hasOutlasted: false };
     this.#waiting = waiting;
     const done = () => {
       if (this.#waiting === waiting) this.#waiting = undefined;
       resolve(false);
     };
     work.then(done, done);
-    this.#stop ??= this.#after(this.#intervalMs, () => this.#ring());
+    this.#stop ??= this.#after(this.#intervalMs, () => this.#onTimer());
     return promise;
   }
 
-  #ring(): void {
+  #onTimer(): void {
     this.#stop = undefined;
     const waiting = this.#waiting;
     if (waiting === undefined) return;
-    if (waiting.outlastedOne) {
+    if (waiting.hasOutlasted) {
       this.#waiting = undefined;
       return waiting.notice(true);
     }
-    waiting.outlastedOne = true;
-    this.#stop = this.#after(this.#intervalMs, () => this.#ring());
+    waiting.hasOutlasted = true;
+    this.#stop = this.#after(this.#intervalMs, () => this.#onTimer());
   }
 
   /** Ends the detection, if there is no current wait. */

@@ -11,17 +11,17 @@ export class EventRate {
   #previous = 0;
 
   add(now: number): void {
-    this.#turn(now);
+    this.#rotate(now);
     this.#current++;
   }
 
   count(now: number): number {
-    this.#turn(now);
+    this.#rotate(now);
     return this.#current + this.#previous * (1 - (now - this.#startedAt) / RATE_WINDOW_MS);
   }
 
   /** If the clock was set back, counting starts from zero. */
-  #turn(now: number): void {
+  #rotate(now: number): void {
     const age = now - this.#startedAt;
     if (age >= 0 && age < RATE_WINDOW_MS) return;
     const next = age >= RATE_WINDOW_MS && age < 2 * RATE_WINDOW_MS;

@@ -23,8 +23,8 @@ export interface LiveNode {
  */
 const CLOCK_SET_MS = 120_000;
 
-function isNewer(known: number, said: number): boolean {
-  return known >= said && known - said <= CLOCK_SET_MS;
+function isNewer(known: number, reported: number): boolean {
+  return known >= reported && known - reported <= CLOCK_SET_MS;
 }
 
 /** The live state of the sessions in a node index. It is bounded because it forgets a session when the index does. */

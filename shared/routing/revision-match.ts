@@ -21,16 +21,16 @@ export function* incompatibleSessions(
 }
 
 /**
- * True if a node that `may` allows serves or served `model` in the revision and quantization of `first`. Sessions that
+ * True if a node that `isAllowed` allows serves or served `model` in the revision and quantization of `first`. Sessions that
  * are LEFT count.
  */
 export function hasCompatible(
   nodes: ModelNodes | undefined,
   model: string,
   first: ServedModel | undefined,
-  may: (entry: RegistryEntry) => boolean,
+  isAllowed: (entry: RegistryEntry) => boolean,
 ): boolean {
-  return nodes?.all.some((entry) => isAlike(entry, model, first) && may(entry)) ?? false;
+  return nodes?.all.some((entry) => isAlike(entry, model, first) && isAllowed(entry)) ?? false;
 }
 
 function isAlike({ models }: RegistryEntry, model: string, first: ServedModel | undefined): boolean {

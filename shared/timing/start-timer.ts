@@ -1,5 +1,5 @@
-/** A runtime's timer. It calls `ring` after `ms`, unless the returned function is called before. */
-export type StartTimer = (ms: number, ring: () => void) => () => void;
+/** A runtime's timer. It calls `onTimer` after `ms`, unless the returned function is called before. */
+export type StartTimer = (ms: number, onTimer: () => void) => () => void;
 
 /** True if `work` has not settled after `ms`. */
 export async function timesOut(work: Promise<unknown>, ms: number, after: StartTimer): Promise<boolean> {

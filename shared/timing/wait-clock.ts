@@ -61,12 +61,12 @@ export class WaitClock {
   }
 
   /**
-   * Calls `ring` when `ms` have passed on this clock. A runtime handles timers before sockets. So the first late turn
-   * does not call `ring`, because the answer may already be in a buffer of this process.
+   * Calls `onTimer` when `ms` have passed on this clock. A runtime handles timers before sockets. So the first late turn
+   * does not call `onTimer`, because the answer may already be in a buffer of this process.
    */
-  readonly after: StartTimer = (ms, ring) => {
+  readonly after: StartTimer = (ms, onTimer) => {
     const { after, every } = this.#host;
-    if (every === undefined) return after(ms, ring);
+    if (every === undefined) return after(ms, onTimer);
     const due = this.now() + ms;
     let excused = false;
     let isOver = false;
@@ -83,7 +83,7 @@ export class WaitClock {
           return arm(TURN_MS);
         }
         over();
-        ring();
+        onTimer();
       });
     };
     const over = () => {

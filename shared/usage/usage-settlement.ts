@@ -251,8 +251,8 @@ export class UsageSettlement {
     this.#addPending(this.#record(ended.upstream, usage, now));
   }
 
-  #record(outbound: OutboundAttempt, said: ReportedUsage, now: number): UsageRecord {
-    const usage = this.#cut(outbound, said);
+  #record(outbound: OutboundAttempt, reported: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(outbound, reported);
     const { requestId, attempt, receipt } = outbound.request;
     const { stream, answerBytes, repeated } = outbound;
     const { endpoint, streaming: streamed, waitedMs: queueMs } = outbound.request;
@@ -270,9 +270,9 @@ export class UsageSettlement {
     return { ...record, at: this.#date(now), repeated };
   }
 
-  #cut({ request: { bound }, answerLength }: OutboundAttempt, said: ReportedUsage): ReportedUsage {
-    if (bound === undefined) return said;
-    const { usage, over } = clampToBound(said, bound, answerLength);
+  #cut({ request: { bound }, answerLength }: OutboundAttempt, reported: ReportedUsage): ReportedUsage {
+    if (bound === undefined) return reported;
+    const { usage, over } = clampToBound(reported, bound, answerLength);
     if (over) this.#note('over_bound');
     return usage;
   }

@@ -53,9 +53,9 @@ test('a snapshot of the registry is asked for again', async () => {
 test('the registry hears of a node’s load', () => {
   const watch = new ReportedLoad();
   const now = Date.now();
-  expect(watch.heard({ running: 1, waiting: 0 }, 1, now)).toBeDefined();
-  expect(watch.heard({ running: 2, waiting: 0 }, 2, now + 1)).toBeUndefined();
-  expect(watch.heard({ running: 3, waiting: 0 }, 3, now - TEN_MINUTES_MS)).toBeDefined();
+  expect(watch.update({ running: 1, waiting: 0 }, 1, now)).toBeDefined();
+  expect(watch.update({ running: 2, waiting: 0 }, 2, now + 1)).toBeUndefined();
+  expect(watch.update({ running: 3, waiting: 0 }, 3, now - TEN_MINUTES_MS)).toBeDefined();
 });
 
 test('an engine’s log tail is taken', async () => {

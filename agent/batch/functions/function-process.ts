@@ -211,8 +211,8 @@ export class FunctionProcess {
   }
 
   #shown(why: string): string {
-    const said = this.#tail.lines(4).join(' | ').slice(-SHOWN_CHARS);
-    return `The function's process: ${why}.${said === '' ? '' : ` Its last output: ${said}`}`.slice(0, WHY_MAX);
+    const logTail = this.#tail.lines(4).join(' | ').slice(-SHOWN_CHARS);
+    return `The function's process: ${why}.${logTail === '' ? '' : ` Its last output: ${logTail}`}`.slice(0, WHY_MAX);
   }
 
   #watchMemory(): void {

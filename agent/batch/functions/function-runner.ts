@@ -160,7 +160,7 @@ export class FunctionRunner {
     const byLine = new Map(lines.map((one) => [one.line, one]));
     const queue = [...lines];
     let [alone, crashes] = [0, 0];
-    while (!this.#draining && work.stands) {
+    while (!this.#draining && work.isValid) {
       if (queue.length === 0) {
         await work.settled();
         for (const line of again.splice(0)) queue.push(...[byLine.get(line)].filter((one) => one !== undefined));

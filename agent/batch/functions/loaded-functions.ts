@@ -176,7 +176,7 @@ export class LoadedFunctions {
   }
 
   #reportFreed(): void {
-    for (const tell of [...this.#freed]) tell();
+    for (const listener of [...this.#freed]) listener();
     this.#freed.clear();
   }
 

@@ -48,24 +48,24 @@ export async function checkGateway({ gateway, env, relay, post, now }: GatewayCh
 }
 
 function judge(what: string, way: string, answer: GatewayAnswer): CheckResult {
-  const said = errorMessageOf(answer);
+  const message = errorMessageOf(answer);
   if (answer.status === 401 && answer.text.includes('invalid_api_key')) return checkPassed(what, `answers, ${way}`);
   if (answer.status === 426)
     return checkFailed(
       what,
-      `uses a different protocol version: ${said}`,
+      `uses a different protocol version: ${message}`,
       'Upgrade the agent or the gateway, whichever is older.',
     );
   if (answer.status === 407) return checkFailed(what, `the proxy requires a name and a password (${way})`, PASSWORD);
   if (answer.status >= 500)
     return checkWarning(
       what,
-      `answers ${answer.status}: ${said}`,
+      `answers ${answer.status}: ${message}`,
       'Report this to the operator of the gateway. An agent retries automatically.',
     );
   return checkFailed(
     what,
-    `answers ${answer.status}, but is not an OpenTela gateway: ${said.slice(0, 120)}`,
+    `answers ${answer.status}, but is not an OpenTela gateway: ${message.slice(0, 120)}`,
     'Check --gateway. On some networks a login page or a proxy answers instead (NO_PROXY, HTTPS_PROXY).',
   );
 }
@@ -120,12 +120,12 @@ const RELAY_FIXES: typeof FIXES = [
 
 function unreachable(what: string, way: string, error: unknown): CheckResult {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const said = errorText(error);
+  const message = errorText(error);
   const fixes = way.includes('relay') ? RELAY_FIXES : way.includes('proxy') ? PROXY_FIXES : FIXES;
-  const fix = fixes.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
+  const fix = fixes.find(([pattern]) => pattern.test(`${code} ${message}`))?.[1];
   return checkFailed(
     what,
-    `cannot be reached ${way}: ${said || code}`,
+    `cannot be reached ${way}: ${message || code}`,
     fix ??
       'Compute nodes often have no access to the internet: ask for outbound port 443, set HTTPS_PROXY, or use --relay with an agent on a login node.',
   );

@@ -46,10 +46,22 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load, seals } = around;
   const { token, cluster, releaseDir } = config;
-  const { proxy, detours, admitting: gateways, issuer } = network;
+  const { proxy, peerProxies, admitting: gateways, issuer } = network;
   const key = createSessionKey();
   const release = await ownRelease(releaseDir);
-  const asked = { gateways, issuer, token, cluster, key, release, jobEndsAt: job.ends, proxy, detours, env, signal };
+  const asked = {
+    gateways,
+    issuer,
+    token,
+    cluster,
+    key,
+    release,
+    jobEndsAt: job.ends,
+    proxy,
+    peerProxies,
+    env,
+    signal,
+  };
   const admission = await admit({ ...asked, log: collapseRepeats(log), random: Math.random });
   const { ticket } = admission;
   network.learn(admission);

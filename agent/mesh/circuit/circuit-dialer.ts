@@ -105,10 +105,10 @@ export function agentRendezvous(
       }
       sendMessage(socket, { type: 'connect', session: callee });
       // Twice the limit of a message: the relay waits for the callee, which may have to reserve again first.
-      const said = await withDeadline(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
-      if (said.type === 'connected') return socket;
+      const message = await withDeadline(socket, 2 * MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      if (message.type === 'connected') return socket;
       socket.destroy();
-      const why = said.type === 'refused' ? said.why : said.type;
+      const why = message.type === 'refused' ? message.why : message.type;
       throw new ChannelError('unreachable', `the relay ${relay.session} answered ${why}`);
     } finally {
       signal.removeEventListener('abort', abort);

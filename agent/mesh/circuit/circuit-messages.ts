@@ -42,9 +42,13 @@ const REFUSALS = ['absent', 'full', 'busy', 'stranger'] as const;
  */
 export type CircuitRefusal = (typeof REFUSALS)[number];
 
-export function sendMessage(socket: Duplex, said: CircuitMessage): void {
+export function sendMessage(socket: Duplex, message: CircuitMessage): void {
   const text =
-    said.type === 'connect' ? `connect ${said.session}` : said.type === 'refused' ? `refused ${said.why}` : said.type;
+    message.type === 'connect'
+      ? `connect ${message.session}`
+      : message.type === 'refused'
+        ? `refused ${message.why}`
+        : message.type;
   socket.write(withLengthPrefix(Buffer.from(text, 'utf8')));
 }
 

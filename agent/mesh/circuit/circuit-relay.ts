@@ -99,7 +99,7 @@ export class CircuitRelay {
     this.#options = options;
     this.#limits = { ...CIRCUIT_LIMITS, ...options.limits };
     this.#pace = new RateLimit(this.#limits.relayBytesPerSecond, performance.now());
-    this.#sweep = setInterval(() => this.#expel(), SWEEP_MS).unref();
+    this.#sweep = setInterval(() => this.#closeUnadmitted(), SWEEP_MS).unref();
   }
 
   get open(): number {
@@ -120,10 +120,10 @@ export class CircuitRelay {
   async take({ socket, peer }: Pick<ProvenConnection, 'socket' | 'peer'>): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
-      const said = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      const message = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (this.#closed || !this.#options.admits(peer)) return this.#refuse(socket, 'stranger');
-      if (said.type === 'reserve') return await this.#reserve({ peer, socket });
-      if (said.type === 'connect') return await this.#connect(socket, peer, said.session);
+      if (message.type === 'reserve') return await this.#reserve({ peer, socket });
+      if (message.type === 'connect') return await this.#connect(socket, peer, message.session);
       socket.destroy();
     } catch {
       socket.destroy(); // a malformed message ends only its connection
@@ -146,9 +146,10 @@ export class CircuitRelay {
     sendMessage(socket, { type: 'reserved' });
     this.#offer(reservation);
     for (;;) {
-      const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
-      if (said.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
-      if (said.type !== 'ping') throw new ChannelError('stranger', `unexpected message "${said.type}" from a callee`);
+      const message = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+      if (message.type === 'answer' && reservation.answered !== undefined) return reservation.answered();
+      if (message.type !== 'ping')
+        throw new ChannelError('stranger', `unexpected message "${message.type}" from a callee`);
       // No pong is sent after `call`, because from then on the socket carries only the caller's bytes.
       if (reservation.answered === undefined) sendMessage(socket, { type: 'pong' });
     }
@@ -297,7 +298,7 @@ export class CircuitRelay {
     if (map.size > this.#limits.reservations && oldest !== undefined) map.delete(oldest);
   }
 
-  #expel(): void {
+  #closeUnadmitted(): void {
     const { admits } = this.#options;
     for (const circuit of [...this.#circuits]) if (!circuit.ends.every((peer) => admits(peer))) circuit.end();
     for (const { peer, socket } of [...this.#reservations.values()]) if (!admits(peer)) socket.destroy();

@@ -62,12 +62,12 @@ export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end()
   timers.add(idle);
   const pass = (from: Duplex, to: Duplex) => {
     let [full, waits] = [false, false];
-    const goOn = () => {
+    const resume = () => {
       if (!over && !full && !waits) from.resume();
     };
     to.on('drain', () => {
       full = false;
-      goOn();
+      resume();
     });
     from.on('error', end).on('close', end);
     from.on('end', () => {
@@ -88,7 +88,7 @@ export function joinSockets(a: Duplex, b: Duplex, options: PipeOptions): { end()
         const timer = setTimeout(() => {
           timers.delete(timer);
           waits = false;
-          goOn();
+          resume();
         }, waitMs);
         timers.add(timer);
       }

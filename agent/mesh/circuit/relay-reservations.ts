@@ -93,10 +93,10 @@ export class Reservations {
       if (!this.#open) return void socket.destroy();
       socket.on('error', () => socket.destroy());
       sendMessage(socket, { type: 'reserve' });
-      const said = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
-      if (said.type !== 'reserved') {
+      const message = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
+      if (message.type !== 'reserved') {
         socket.destroy();
-        throw new ChannelError('unreachable', `the relay answered ${said.type}`);
+        throw new ChannelError('unreachable', `the relay answered ${message.type}`);
       }
       held.reserved = true;
       await this.#called(socket);
@@ -126,9 +126,10 @@ export class Reservations {
     const ping = setInterval(() => sendMessage(socket, { type: 'ping' }), PING_MS);
     try {
       for (;;) {
-        const said = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
-        if (said.type === 'call') break;
-        if (said.type !== 'pong') throw new ChannelError('stranger', `unexpected message "${said.type}" from a relay`);
+        const message = await withDeadline(socket, PING_MS + PONG_MS, 'timeout', () => receiveMessage(socket));
+        if (message.type === 'call') break;
+        if (message.type !== 'pong')
+          throw new ChannelError('stranger', `unexpected message "${message.type}" from a relay`);
       }
     } catch (error) {
       socket.destroy();

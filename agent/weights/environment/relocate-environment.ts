@@ -50,8 +50,8 @@ async function runCondaUnpack(file: string, prefix: string, env: Env, signal: Ab
   const own = { ...childEnvironment(env), ...(await activation(prefix, env)) };
   const options = { env: own, signal, timeout: CONDA_UNPACK_MS, maxBuffer: OUTPUT_MAX_BYTES };
   await promisify(execFile)(file, [], options).catch((cause: unknown) => {
-    const said = errorText(cause).slice(0, 500);
-    throw new WeightsError('wrong', `conda-unpack of the environment failed: ${said}`, { cause });
+    const message = errorText(cause).slice(0, 500);
+    throw new WeightsError('wrong', `conda-unpack of the environment failed: ${message}`, { cause });
   });
 }
 

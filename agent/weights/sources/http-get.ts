@@ -43,7 +43,7 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
     if (![301, 302, 303, 307, 308].includes(statusCode) || to === null || !/^https?:$/.test(to.protocol))
       throw new WeightsError(
         statusCode === 401 || statusCode === 403 ? 'refused' : 'unavailable',
-        `${at.origin}${at.pathname} answers ${statusCode}${said(got['x-error-message'])}`,
+        `${at.origin}${at.pathname} answers ${statusCode}${hubExplanation(got['x-error-message'])}`,
       );
     if (at.protocol === 'https:' && to.protocol === 'http:')
       throw new WeightsError('refused', `${at.origin} redirects to an unencrypted connection`);
@@ -72,7 +72,7 @@ export async function responseText(answer: Dispatcher.ResponseData, max: number)
  * The hub's explanation of a refusal, for the error message. A user without a token needs it, because the hub then
  * refuses a name that does not exist in the same way as a private one.
  */
-function said(message: string | string[] | undefined): string {
+function hubExplanation(message: string | string[] | undefined): string {
   return typeof message === 'string' && /^[\x20-\x7e]{1,300}$/.test(message) ? `: ${message}` : '';
 }
 

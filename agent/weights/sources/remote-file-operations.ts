@@ -20,11 +20,11 @@ const waiting = new Set<() => void>();
  */
 export async function onSource<T>(operation: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
-  await turn(signal);
-  return unless(operation().finally(passOn), signal);
+  await takeThread(signal);
+  return unless(operation().finally(releaseThread), signal);
 }
 
-async function turn(signal: AbortSignal): Promise<void> {
+async function takeThread(signal: AbortSignal): Promise<void> {
   if (free > 0) {
     free--;
     return;
@@ -35,12 +35,12 @@ async function turn(signal: AbortSignal): Promise<void> {
     await unless(promise, signal);
   } catch (error) {
     // If the thread became free at the same moment, pass it on to the next operation.
-    if (!waiting.delete(resolve)) passOn();
+    if (!waiting.delete(resolve)) releaseThread();
     throw error;
   }
 }
 
-function passOn(): void {
+function releaseThread(): void {
   const [next] = waiting;
   if (next === undefined) {
     free++;

@@ -72,7 +72,7 @@ export class LimitMeter {
    */
   shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
-    this.#turn(now);
+    this.#rollOver(now);
     const short: LimitShortage[] = [];
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     if (tokens_per_minute !== undefined && maxTokens > tokens_per_minute)
@@ -129,7 +129,7 @@ export class LimitMeter {
    * Adds tokens to the sum of `month`, which may be an earlier month. `tokens` is negative if an estimate was too high.
    */
   book(tokens: number, month: string, now: MeterTime): void {
-    this.#turn(now);
+    this.#rollOver(now);
     const before = month === this.#month ? this.#used : this.#ledger.used(month);
     const used = sum(before, tokens);
     if (month === this.#month) this.#used = used;
@@ -139,7 +139,7 @@ export class LimitMeter {
   /** Adds the GPU time of one attempt in milliseconds. GPU time is not reserved. */
   bookGpu(ms: number, month: string, now: MeterTime): void {
     if (ms <= 0) return;
-    this.#turn(now);
+    this.#rollOver(now);
     const before = month === this.#month ? this.#gpuUsedMs : this.#gpuLedger.used(month);
     const used = sum(before, Math.round(ms));
     if (month === this.#month) this.#gpuUsedMs = used;
@@ -148,7 +148,7 @@ export class LimitMeter {
 
   /** Returns the values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
   left(limits: Limits | undefined, now: MeterTime): RateLimits {
-    this.#turn(now);
+    this.#rollOver(now);
     const ofMonth = (limit: number | undefined, used: number) =>
       limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used), resetMs: undefined };
     const of = (limit: number | undefined, counted: MinuteWindow) =>
@@ -166,7 +166,7 @@ export class LimitMeter {
   /** Returns the current usage of each limit, for the dashboard. */
   uses(limits: Limits | undefined, now: MeterTime): LimitUse[] {
     if (limits === undefined) return [];
-    this.#turn(now);
+    this.#rollOver(now);
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     const use = (limit: LimitUse['limit'], allowed: number | undefined, used: number): LimitUse[] =>
       allowed === undefined ? [] : [{ limit, allowed, used: Math.max(0, Math.round(used)) }];
@@ -193,7 +193,7 @@ export class LimitMeter {
    * Reads the ledger again if the month changed, also to an earlier month: a fast clock may have begun the next month
    * too soon, and is then corrected.
    */
-  #turn({ month }: MeterTime): void {
+  #rollOver({ month }: MeterTime): void {
     if (month === this.#month) return;
     this.#month = month;
     this.#used = this.#ledger.used(month);

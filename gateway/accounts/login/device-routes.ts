@@ -88,7 +88,7 @@ deviceRoutes.post('/login/device/token', async (c) => {
   requirePrimary(c.env);
   const login = await openDevice(await installationSecret(c.env), code, now);
   if (login === undefined) return refused(c, 'expired_token');
-  if (comesTooSoon(code, now)) return refused(c, 'slow_down');
+  if (isPolledTooSoon(code, now)) return refused(c, 'slow_down');
   requireWritable();
   const cached = answered.get(sha256Hex(code));
   if (cached !== undefined && isRecent(ANSWERED_MS, cached.at, now)) return granted(c, cached.key, now);
@@ -129,7 +129,7 @@ function refused(c: DeviceContext, error: Refusal): Response {
 /** Time of the last poll by the hash of the device code, oldest first. */
 const polls = new Map<string, number>();
 
-function comesTooSoon(code: string, now: number): boolean {
+function isPolledTooSoon(code: string, now: number): boolean {
   const name = sha256Hex(code);
   const before = polls.get(name);
   if (before !== undefined && now >= before && now - before < SOON_MS) return true;

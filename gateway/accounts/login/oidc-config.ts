@@ -110,8 +110,8 @@ export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): 
   const highest = roles.toSorted((a, b) => ROLES.indexOf(b.role) - ROLES.indexOf(a.role))[0];
   const projects = projectsOf(config, claims, signIn);
   const groups = valuesOf(claims, config.group_claim).flatMap((value) => named(config.groups, value) ?? []);
-  const saysGroups = config.group_claim !== null && (signIn || isTold(claims, config.group_claim));
-  const saysRole = config.role_claim !== null && (signIn || isTold(claims, config.role_claim));
+  const saysGroups = config.group_claim !== null && (signIn || hasClaim(claims, config.group_claim));
+  const saysRole = config.role_claim !== null && (signIn || hasClaim(claims, config.role_claim));
   const claimedRole = saysRole ? (highest?.role ?? 'consumer') : undefined;
   return {
     name: nameOf(claims),
@@ -126,7 +126,7 @@ export function mapClaims(config: OidcIssuer, claims: Claims, signIn: boolean): 
 
 function projectsOf(config: OidcIssuer, claims: Claims, signIn: boolean): MappedProjects | undefined {
   const { project_claim: claim, projects, leads } = config;
-  if (claim === null || !(signIn || isTold(claims, claim))) return undefined;
+  if (claim === null || !(signIn || hasClaim(claims, claim))) return undefined;
   const values = valuesOf(claims, claim);
   const [own, ...others] = values.flatMap((value) => named(projects, value) ?? []);
   const members = new Map(others.filter((id) => id !== own).map((id) => [id, { lead: false }]));
@@ -178,7 +178,7 @@ function wrongClaim(path: string, what: string): ApiError {
   return new ApiError('permission_denied', message);
 }
 
-function isTold(claims: Claims, path: string): boolean {
+function hasClaim(claims: Claims, path: string): boolean {
   return claimAt(claims, path) !== undefined;
 }
 

@@ -29,8 +29,8 @@ export class RecordSearchLimit {
    * Starts a search. `now` is in milliseconds. Returns a function that ends the search.
    * @throws ApiError rate_limit_exceeded
    */
-  begin(who: string, now: number): () => void {
-    const account = this.#account(who, now);
+  begin(accountId: string, now: number): () => void {
+    const account = this.#account(accountId, now);
     const [oldest = now] = account.started;
     if (account.started.length >= STARTED_MAX) throw tooMany(oldest + PER_MS - now);
     if (account.running || this.#running >= RUNNING_MAX) throw tooMany(RETRY_MS);
@@ -46,19 +46,19 @@ export class RecordSearchLimit {
     };
   }
 
-  #account(who: string, now: number): Account {
-    const known = this.#accounts.get(who);
+  #account(accountId: string, now: number): Account {
+    const known = this.#accounts.get(accountId);
     if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) this.#sweep(now);
     if (known === undefined && this.#accounts.size >= ACCOUNTS_MAX) throw tooMany(RETRY_MS);
     const account = known ?? { running: false, started: [] };
     account.started = account.started.filter((at) => isRecent(PER_MS, at, now));
-    this.#accounts.set(who, account);
+    this.#accounts.set(accountId, account);
     return account;
   }
 
   #sweep(now: number): void {
-    for (const [who, { running, started }] of this.#accounts)
-      if (!running && !started.some((at) => isRecent(PER_MS, at, now))) this.#accounts.delete(who);
+    for (const [accountId, { running, started }] of this.#accounts)
+      if (!running && !started.some((at) => isRecent(PER_MS, at, now))) this.#accounts.delete(accountId);
   }
 }
 

@@ -86,7 +86,7 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
         timeline.at,
         Math.min(now, timeline.at + timeline.totalMs + RECORD_LATE_MS),
       );
-      return tell(call, timeline.name, timeline, rows);
+      return timelineAnswer(call, timeline.name, timeline, rows);
     }),
   );
   if (timelines.length === 0) {
@@ -96,7 +96,7 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
     const rows = found.filter(
       ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
-    if (rows.length > 0) timelines.push(await tell(call, id, undefined, rows));
+    if (rows.length > 0) timelines.push(await timelineAnswer(call, id, undefined, rows));
   }
   if (timelines.length === 0)
     throw new ApiError(
@@ -124,7 +124,7 @@ async function rowsOf({ env }: AdminCall, name: string, from: number, to: number
   return rows.sort((a, b) => a.at - b.at);
 }
 
-async function tell(
+async function timelineAnswer(
   call: AdminCall,
   name: string,
   timeline: RequestTimeline | undefined,

@@ -8,7 +8,7 @@ import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { FunctionLeaseRequest } from './lease-lines.ts';
 
 /** Maximum batches in one queue. */
-const CONTENDERS_MAX = 10_000;
+const BATCHES_MAX = 10_000;
 /** Maximum nodes that wait for a batch concurrently. */
 const WAITING_MAX = 4_096;
 /** Maximum busy nodes that are reported to an autoscaler. */
@@ -34,21 +34,21 @@ interface WaitingNode {
  * offer every few seconds while it has open lines, and an offer that is not repeated is dropped.
  */
 export class BatchQueueObject extends GatewayObject {
-  readonly #contenders = new Map<string, Entry>();
+  readonly #batches = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
   /** Notifies autoscalers of the demand, because they may have to start nodes for these batches. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
     clock: this.ctx.clock,
     tell: (factory) => factory.backlog(this.ctx.name, this.#backlog()),
-    lasts: () => this.#contenders.size > 0,
+    lasts: () => this.#batches.size > 0,
   });
 
   /** Adds or renews the offer of a batch. @param nodes sessions that run lines of the batch */
   offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
-    const known = this.#contenders.get(queued.id);
-    if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
-    this.#contenders.set(queued.id, {
+    const known = this.#batches.get(queued.id);
+    if (known === undefined && this.#batches.size >= BATCHES_MAX) return;
+    this.#batches.set(queued.id, {
       contender: queued,
       until,
       nodes,
@@ -87,24 +87,24 @@ export class BatchQueueObject extends GatewayObject {
     const waitingBatches = this.#waitingBatches(skip, now).filter(
       ({ project }) => owners === undefined || owners.includes(project),
     );
-    const served = (id: string) => this.#contenders.get(id)?.servedMs ?? now;
+    const served = (id: string) => this.#batches.get(id)?.servedMs ?? now;
     const late = () => waitingBatches.find(({ leased, context = '' }) => leased > 0 && !held.broken.includes(context));
     return (nextFunctionBatch(waitingBatches, held, now, served) ?? late())?.id ?? null;
   }
 
   #waitingBatches(skip: readonly string[], now: number): QueuedBatch[] {
     this.#forget(now);
-    return [...this.#contenders.values()].map(({ contender: queued }) => queued).filter(({ id }) => !skip.includes(id));
+    return [...this.#batches.values()].map(({ contender: queued }) => queued).filter(({ id }) => !skip.includes(id));
   }
 
   #forget(now: number): void {
-    for (const [id, { until }] of this.#contenders) if (until <= now) this.#contenders.delete(id);
+    for (const [id, { until }] of this.#batches) if (until <= now) this.#batches.delete(id);
   }
 
   #backlog(): BacklogDemand {
     const now = this.ctx.clock.now();
     this.#forget(now);
-    const entries = [...this.#contenders.values()];
+    const entries = [...this.#batches.values()];
     const sum = (of: (queued: QueuedBatch) => number) => entries.reduce((all, one) => all + of(one.contender), 0);
     const ends = Math.min(...entries.map(({ contender: queued }) => queued.expiresMs));
     return {
@@ -117,7 +117,7 @@ export class BatchQueueObject extends GatewayObject {
 
   /** Records a lease until the batch itself reports it in its next offer. */
   leased(id: string, lines: number): void {
-    const entry = this.#contenders.get(id);
+    const entry = this.#batches.get(id);
     if (entry === undefined) return;
     const { contender: queued } = entry;
     const waiting = Math.max(0, queued.waiting - lines);

@@ -49,8 +49,8 @@ export class Predictability {
         this.#lasts.set(key, output);
   }
 
-  #judge(rule: Rule, foretold: number | '' | undefined, output: number): void {
-    if (typeof foretold === 'number' && this.errors[rule].length < REMEMBERED_MAX)
-      this.errors[rule].push(Math.abs(foretold - output) / output);
+  #judge(rule: Rule, predicted: number | '' | undefined, output: number): void {
+    if (typeof predicted === 'number' && this.errors[rule].length < REMEMBERED_MAX)
+      this.errors[rule].push(Math.abs(predicted - output) / output);
   }
 }

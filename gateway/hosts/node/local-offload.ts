@@ -81,7 +81,7 @@ class LocalOffload implements ResponseOffload {
     this.#active = active;
   }
 
-  offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void {
+  offer(response: OffloadableResponse, onResult: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void {
     const { attempt, answer } = response;
     const { status, head } = answer;
     const name = attemptName(attempt.request);
@@ -99,11 +99,11 @@ class LocalOffload implements ResponseOffload {
         this.#names.set(name, { stream, number, response });
         this.#active(true);
         stream.completion = expectCompletion(name);
-        tell({ kind: 'offloaded', status, head, first: copyView(bytes), rest: number });
+        onResult({ kind: 'offloaded', status, head, first: copyView(bytes), rest: number });
       },
       none: (code) => {
-        if (code === undefined) tell({ kind: 'whole', status, head, bytes: new Uint8Array(0) });
-        else tell({ kind: 'failure', code, message: 'the response broke off' });
+        if (code === undefined) onResult({ kind: 'whole', status, head, bytes: new Uint8Array(0) });
+        else onResult({ kind: 'failure', code, message: 'the response broke off' });
       },
       data: (_offset, bytes) => sink()?.write(bytes),
       end: () => {

@@ -100,21 +100,21 @@ export function refuseUnreadable(
 /** The response if no request could be read. */
 interface UnreadableError {
   status: number;
-  words: string;
+  statusText: string;
   message: string;
 }
 
-const unreadable = (status: number, words: string): UnreadableError => ({
+const unreadable = (status: number, statusText: string): UnreadableError => ({
   status,
-  words,
-  message: `${words}: this is not valid HTTP (RFC 9112).`,
+  statusText,
+  message: `${statusText}: this is not valid HTTP (RFC 9112).`,
 });
 
 export const BAD_REQUEST = unreadable(400, 'Bad Request');
 export const REQUEST_TIMEOUT = unreadable(408, 'Request Timeout');
 export const CONNECT_REFUSED: UnreadableError = {
   status: 405,
-  words: 'Method Not Allowed',
+  statusText: 'Method Not Allowed',
   message: 'CONNECT: this server is not a proxy.',
 };
 
@@ -124,8 +124,8 @@ const UNREADABLE: Readonly<Record<string, UnreadableError>> = {
 };
 
 /** Sends an error and ends the connection. */
-export function answerUnreadable(socket: Duplex, { status, words, message }: UnreadableError): void {
-  endWithError(socket, `${status} ${words}`, new ApiError('invalid_request', message));
+export function answerUnreadable(socket: Duplex, { status, statusText, message }: UnreadableError): void {
+  endWithError(socket, `${status} ${statusText}`, new ApiError('invalid_request', message));
 }
 
 /** Sends an error to a connection without a response, and ends it. `line`: status and words. */

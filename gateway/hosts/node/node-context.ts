@@ -20,15 +20,16 @@ class NodeClock implements Clock {
 
   readonly now = (): number => Date.now();
 
-  readonly after = (ms: number, ring: () => void): (() => void) => {
+  readonly after = (ms: number, onTimer: () => void): (() => void) => {
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      this.#guard(ring);
+      this.#guard(onTimer);
     }, ms);
     return this.#keep(timer);
   };
 
-  readonly every = (ms: number, ring: () => void): (() => void) => this.#keep(setInterval(() => this.#guard(ring), ms));
+  readonly every = (ms: number, onTimer: () => void): (() => void) =>
+    this.#keep(setInterval(() => this.#guard(onTimer), ms));
 
   #keep(timer: NodeJS.Timeout): () => void {
     this.#timers.add(timer);
@@ -80,8 +81,13 @@ export class NodeContext implements ObjectContext {
       failed(error);
     });
     this.clock = new NodeClock((work) => this.#guard(work));
-    const ring = () => this.waitUntil(Promise.resolve(handlers().alarm?.()));
-    this.storage = new ResilientStorage(new NodeStorage(database, this.gate, alarm), storageHealth, this.clock, ring);
+    const runAlarm = () => this.waitUntil(Promise.resolve(handlers().alarm?.()));
+    this.storage = new ResilientStorage(
+      new NodeStorage(database, this.gate, alarm),
+      storageHealth,
+      this.clock,
+      runAlarm,
+    );
     this.sockets = new NodeSockets(this.gate, handlers, (work) => this.#guard(work));
   }
 

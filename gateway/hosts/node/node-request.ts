@@ -54,7 +54,7 @@ export class NodeRequest implements HttpRequest {
 
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
-    if (this.client.left) this.#controller.abort();
+    if (this.client.disconnected) this.#controller.abort();
     return this.#controller.signal;
   }
 

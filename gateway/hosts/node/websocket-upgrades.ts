@@ -48,7 +48,7 @@ export class Upgrades {
     socket.on('error', () => {}); // the event 'close' follows
     const ambiguous = findAmbiguity(message);
     if (ambiguous !== undefined)
-      return answerUnreadable(socket, { status: 400, words: 'Bad Request', message: ambiguous.message });
+      return answerUnreadable(socket, { status: 400, statusText: 'Bad Request', message: ambiguous.message });
     if (this.#options.connections.of(message.socket)?.last) return void socket.destroy();
     const response = new ServerResponse(message);
     const answer = await this.#answer(message);

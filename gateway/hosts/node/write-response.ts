@@ -55,7 +55,7 @@ function offload(
     destroy: () => response.destroy(),
   });
   if (stream === undefined) return void response.destroy();
-  if (client.left) return stream.leave();
+  if (client.disconnected) return stream.leave();
   client.on(() => stream.leave());
   response.writeHead(status, headers);
   response.on('drain', grant);

@@ -17,8 +17,8 @@ export function toDurableObject<T extends GatewayObject>(Class: ObjectClass<T>):
 
     constructor(ctx: DurableObjectState, env: Env) {
       super(ctx, env);
-      const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
-      this.room = new Class(new WorkerContext(ctx, ring), withFileStore(env));
+      const runAlarm = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
+      this.room = new Class(new WorkerContext(ctx, runAlarm), withFileStore(env));
     }
   }
   for (const name of Object.getOwnPropertyNames(Class.prototype)) {

@@ -7,8 +7,8 @@ import { HibernatingSockets } from './hibernating-sockets.ts';
 const clock: Clock = {
   now: () => Date.now(),
   after: startTimer,
-  every(ms, ring) {
-    const timer = setInterval(ring, ms);
+  every(ms, onTimer) {
+    const timer = setInterval(onTimer, ms);
     return () => clearInterval(timer);
   },
 };
@@ -23,11 +23,11 @@ export class WorkerContext implements ObjectContext {
   readonly #state: DurableObjectState;
   #sockets: ObjectSockets | undefined;
 
-  /** @param ring runs the alarm */
-  constructor(state: DurableObjectState, ring: () => void) {
+  /** @param runAlarm runs the alarm */
+  constructor(state: DurableObjectState, runAlarm: () => void) {
     this.name = state.id.name ?? '';
     this.health = storageHealth.part(this.name);
-    this.storage = new ResilientStorage(state.storage, this.health, clock, ring);
+    this.storage = new ResilientStorage(state.storage, this.health, clock, runAlarm);
     this.#state = state;
   }
 

@@ -27,18 +27,18 @@ export class ResilientStorage implements ObjectStorage {
   readonly #inner: ObjectStorage;
   readonly #health: StorageHealth;
   readonly #clock: Clock;
-  readonly #ring: () => void;
+  readonly #runAlarm: () => void;
   readonly #keys = new Map<string, unknown>();
   /** An alarm that could not be stored. It fires only while the object is in memory. */
   #alarm: { at: number; cancel: () => void } | undefined;
   #retry: (() => void) | undefined;
 
-  /** @param ring runs the host's handler of an alarm */
-  constructor(inner: ObjectStorage, health: StorageHealth, clock: Clock, ring: () => void) {
+  /** @param runAlarm runs the host's handler of an alarm */
+  constructor(inner: ObjectStorage, health: StorageHealth, clock: Clock, runAlarm: () => void) {
     this.#inner = inner;
     this.#health = health;
     this.#clock = clock;
-    this.#ring = ring;
+    this.#runAlarm = runAlarm;
     this.sql = this.#sql();
     this.kv = this.#kv();
   }
@@ -138,7 +138,7 @@ export class ResilientStorage implements ObjectStorage {
   #setAlarmAt(at: number): void {
     const cancel = this.#clock.after(Math.max(0, at - this.#clock.now()), () => {
       this.#alarm = undefined;
-      this.#ring();
+      this.#runAlarm();
     });
     this.#alarm = { at, cancel };
     this.#retryLater();

@@ -117,7 +117,7 @@ export class StorageHealth {
    * The host calls this with the reason of a failure, repeatedly while the failure lasts, and with null when writes
    * succeed again.
    */
-  tell(reason: string | null, now: number): void {
+  setFailure(reason: string | null, now: number): void {
     if (reason === null) return this.#failure === undefined ? undefined : this.#recover(now);
     this.#byHost = true;
     this.#fail(reason, now);

@@ -91,9 +91,9 @@ export class NodeEventLog {
   readonly departures: Record<DepartureCause, number>;
   /**
    * Recent suspicions by session, the latest at the end. `until`: no further suspicion is stored before this time.
-   * `told`: true if the last suspicion was stored.
+   * `stored`: true if the last suspicion was stored.
    */
-  readonly #suspected = new Map<string, { until: number; told: boolean }>();
+  readonly #suspected = new Map<string, { until: number; stored: boolean }>();
 
   constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
@@ -124,8 +124,8 @@ export class NodeEventLog {
   #depart({ session, job, provider, cluster }: RegistryEntry, reason: string | null, at: number): void {
     const cause = departureCause(reason);
     this.departures[cause]++;
-    const told = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
-    const line = { event: 'node_left', at: new Date(at).toISOString(), ...told };
+    const fields = { session, node: job?.node, job: job?.id, provider, cluster, cause, reason };
+    const line = { event: 'node_left', at: new Date(at).toISOString(), ...fields };
     telemetrySink.sink?.event(line);
     console.log(JSON.stringify(line));
   }
@@ -136,14 +136,14 @@ export class NodeEventLog {
    */
   #isNoise(session: string, event: NodeEvent, at: number): boolean {
     const known = this.#suspected.get(session);
-    if (event === 'trusted') return known?.told === false;
+    if (event === 'trusted') return known?.stored === false;
     if (event !== 'suspected') return false;
-    const told = known === undefined || known.until <= at;
+    const stored = known === undefined || known.until <= at;
     this.#suspected.delete(session);
-    this.#suspected.set(session, told ? { until: at + SUSPICION_INTERVAL_MS, told } : { ...known, told });
+    this.#suspected.set(session, stored ? { until: at + SUSPICION_INTERVAL_MS, stored } : { ...known, stored });
     const [oldest] = this.#suspected.keys();
     if (this.#suspected.size > SUSPECTED_MAX && oldest !== undefined) this.#suspected.delete(oldest);
-    return !told;
+    return !stored;
   }
 
   #add({ session, job, provider, cluster }: RegistryEntry, event: NodeEvent, reason: string | null, at: number): void {

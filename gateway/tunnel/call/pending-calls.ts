@@ -21,8 +21,8 @@ interface Call {
   /** When the wait ends, by `waitClock`; infinite after `fetch` was returned. */
   giveUpAt: number;
   /** When `fetch` was returned; absent: it was not returned yet. */
-  toldAt?: number;
-  fetchIt: () => void;
+  fetchSentAt?: number;
+  requireFetch: () => void;
 }
 
 export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
@@ -44,15 +44,15 @@ export class PendingCalls {
     answer: (result: CallResult) => void,
     begun?: (answer: ResultOf<'stream'>) => boolean,
   ): void {
-    const call: Call = { attempt, giveUpAt: waitClock.now() + CALL_MS, fetchIt: () => {} };
-    call.fetchIt = () => {
+    const call: Call = { attempt, giveUpAt: waitClock.now() + CALL_MS, requireFetch: () => {} };
+    call.requireFetch = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
-      call.toldAt = waitClock.now();
-      attempt.hold(call.toldAt + this.#fetch.ms);
+      call.fetchSentAt = waitClock.now();
+      attempt.hold(call.fetchSentAt + this.#fetch.ms);
       answer({ kind: 'fetch' });
     };
     this.#calls.set(attemptName(attempt.request), call);
-    attempt.notifyWhole(answer, call.fetchIt, begun);
+    attempt.notifyWhole(answer, call.requireFetch, begun);
   }
 
   has(name: AttemptName): boolean {
@@ -62,13 +62,13 @@ export class PendingCalls {
   /** Removes and returns an attempt that its Worker now fetches. */
   take(name: AttemptName): OutboundAttempt | undefined {
     const call = this.#end(name);
-    if (call?.toldAt !== undefined) this.#fetch.answered(waitClock.now() - call.toldAt);
+    if (call?.fetchSentAt !== undefined) this.#fetch.answered(waitClock.now() - call.fetchSentAt);
     return call?.attempt;
   }
 
   /** Removes an attempt that has ended. `left`: no Worker fetched it. */
   over(name: AttemptName, left: boolean): void {
-    if (this.#end(name)?.toldAt !== undefined && left) this.#fetch.expired();
+    if (this.#end(name)?.fetchSentAt !== undefined && left) this.#fetch.expired();
   }
 
   #end(name: AttemptName): Call | undefined {
@@ -84,6 +84,6 @@ export class PendingCalls {
   }
 
   tick(now: number): void {
-    for (const { giveUpAt, fetchIt } of this.#calls.values()) if (now >= giveUpAt) fetchIt();
+    for (const { giveUpAt, requireFetch } of this.#calls.values()) if (now >= giveUpAt) requireFetch();
   }
 }

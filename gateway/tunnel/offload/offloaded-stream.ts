@@ -45,7 +45,7 @@ export class OffloadedStream implements ByteSink {
       );
   }
 
-  get hungry(): boolean {
+  get wantsData(): boolean {
     return this.#state === 'new' || (this.#state === 'taken' && this.#limit - this.#sent >= ROOM_BYTES);
   }
 

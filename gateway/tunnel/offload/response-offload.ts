@@ -13,10 +13,10 @@ export interface OffloadableResponse {
  */
 export interface ResponseOffload {
   /**
-   * Waits for the first data of the response, then calls `tell` with `offloaded`, or with how the response ended before
+   * Waits for the first data of the response, then calls `onResult` with `offloaded`, or with how the response ended before
    * any data.
    */
-  offer(response: OffloadableResponse, tell: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void;
+  offer(response: OffloadableResponse, onResult: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void;
   /** True if the response of that attempt is offloaded, or about to be. */
   holds(name: string): boolean;
   /** Called if the client disconnected before it took the response. */

@@ -15,14 +15,14 @@ export interface CompletionChunk {
 }
 
 /** An error that an engine sends in its stream. */
-interface SaidError {
+interface StreamError {
   /** True if the engine is at fault, not the request. */
   isEngines: boolean;
 }
 
 type ChunkReading =
   | { kind: 'chunk'; chunk: CompletionChunk }
-  | { kind: 'error'; error: SaidError }
+  | { kind: 'error'; error: StreamError }
   | { kind: 'odd'; why: string };
 
 /** @param data the `data` of an event, except `[DONE]` */
@@ -82,7 +82,7 @@ function isNothing(value: unknown): boolean {
  * Reads an engine's error. If its code is a 4xx status, the request is at fault, otherwise the engine. vLLM writes the
  * status as a number into `code`.
  */
-function readError(error: unknown): SaidError {
+function readError(error: unknown): StreamError {
   const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
   return { isEngines: !(code >= 400 && code < 500) };
 }

@@ -125,8 +125,8 @@ export function planContinuation(endpoint: Pick<Endpoint, 'path'>, bytes: Uint8A
   const rules = RULES[kind];
   for (const [key, value] of Object.entries(body)) {
     if (value === null || rules.get(key)?.(value) === true) continue;
-    const said = rules.has(key) ? 'has a value that prevents it' : 'is not known to allow it';
-    return { why: `'${key.slice(0, 64)}' ${said}` };
+    const reason = rules.has(key) ? 'has a value that prevents it' : 'is not known to allow it';
+    return { why: `'${key.slice(0, 64)}' ${reason}` };
   }
   if (body.stream !== true) return { why: 'it is not a stream' };
   if (body[REQUIRED_MEMBER[kind]] === undefined || body[REQUIRED_MEMBER[kind]] === null)

@@ -34,12 +34,12 @@ export class SplicedStream {
   /** True if all further bytes are passed on without being parsed. */
   #verbatim = false;
   #head: Event | undefined;
-  #roleSaid = false;
+  #roleSent = false;
   #pieces: string[] = [];
   #chars = 0;
   #events = 0;
   #finish: string | undefined;
-  #usageSaid = false;
+  #usageSent = false;
   #done = false;
   #obstacle: string | undefined;
   #fault: string | undefined;
@@ -179,9 +179,9 @@ export class SplicedStream {
   }
 
   #note({ text, role, finish, usage, choice }: CompletionChunk): void {
-    if (role) this.#roleSaid = true;
+    if (role) this.#roleSent = true;
     if (finish !== undefined) this.#finish = finish;
-    if (usage !== undefined && choice === undefined) this.#usageSaid = true;
+    if (usage !== undefined && choice === undefined) this.#usageSent = true;
     if (text === '') return;
     this.#events++;
     this.#chars += text.length;
@@ -197,7 +197,7 @@ export class SplicedStream {
       this.#fault = 'the next engine serves a different model';
       return undefined;
     }
-    const repeated = this.#roleSaid || !role;
+    const repeated = this.#roleSent || !role;
     if (choice !== undefined && text === '' && finish === undefined && repeated) return undefined;
     if (choice === undefined && (!this.#wantsUsage || chunk.usage === undefined)) return undefined;
     const adapted: Event = { ...object, ...head };
@@ -250,7 +250,7 @@ export class SplicedStream {
       out.push(eventOf({ ...head, choices: [{ index: 0, ...nothing, logprobs: null, finish_reason: 'length' }] }));
       this.#finish = 'length';
     }
-    if (this.#wantsUsage && !this.#usageSaid) {
+    if (this.#wantsUsage && !this.#usageSent) {
       const counts = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
       out.push(eventOf({ ...head, choices: [], usage: { ...counts, otela_estimated: true } }));
     }

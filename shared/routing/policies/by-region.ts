@@ -70,7 +70,7 @@ export class RegionShares {
     // The plan mentions no region that has candidates. The request is still sent to one of them.
     if (!(total > 0)) return inner.pick(candidates, request, random);
     const { session } = request;
-    const at = session === undefined ? this.#turn(request.model, random) : unitHash(session);
+    const at = session === undefined ? this.#pickFirst(request.model, random) : unitHash(session);
     const first = firstAbove(known, at * total);
     const node = inner.pick(members[first] ?? [], request, random);
     if (node === undefined) return inner.pick(candidates, request, random);
@@ -115,7 +115,7 @@ export class RegionShares {
     return group;
   }
 
-  #turn(model: string, random: () => number): number {
+  #pickFirst(model: string, random: () => number): number {
     const at = ((this.#walks.get(model) ?? random()) + GOLDEN) % 1;
     if (this.#walks.size >= MODELS_MAX && !this.#walks.has(model)) this.#walks.clear();
     this.#walks.set(model, at);

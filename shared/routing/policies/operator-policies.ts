@@ -102,7 +102,7 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
     try {
       run();
     } catch (error) {
-      fault('threw', told(error));
+      fault('threw', errorDetail(error));
     }
   };
   const chosen = (candidates: readonly Candidate[], request: RoutedRequest, random: () => number) => {
@@ -123,7 +123,7 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
       else strikes = 0;
       return one;
     } catch (error) {
-      fault('threw', told(error));
+      fault('threw', errorDetail(error));
       return undefined;
     }
   };
@@ -145,7 +145,7 @@ export function guardPolicy(policy: Policy, { fallback, now, cpuMs, onFault }: G
 }
 
 /** The error's message, and where it was thrown. */
-function told(error: unknown): string {
+function errorDetail(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return (error.stack ?? error.message)
     .split('\n')

@@ -122,13 +122,13 @@ function best(
   candidates: readonly Candidate[],
   hashes: Uint32Array,
   key: number,
-  may: (at: number) => boolean,
+  isAllowed: (at: number) => boolean,
 ): Candidate | undefined {
   let chosen = -1;
   let highest = -1;
   for (let at = 0; at < candidates.length; at++) {
     const rank = mix(key ^ (hashes[at] ?? 0));
-    if (rank <= highest || !may(at)) continue;
+    if (rank <= highest || !isAllowed(at)) continue;
     highest = rank;
     chosen = at;
   }

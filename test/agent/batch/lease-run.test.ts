@@ -80,7 +80,7 @@ describe('a lease at work', () => {
     expect(heard.said.stopped).toBe(1);
     work.drop(1);
     await work.settled();
-    expect(work.stands).toBe(false);
+    expect(work.isValid).toBe(false);
     expect(commits.flat().map(({ line }) => line)).toEqual([0, 1]);
     expect(heard.said.over).toBe(1);
     expect(released).toEqual([1]);
@@ -92,7 +92,7 @@ describe('a lease at work', () => {
     const heard = events();
     const work = new LeaseRun({ ...LEASE, leaseMs: 60 }, Object.assign(gateway, { renew: gone }), heard);
     await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
-    expect([work.stands, heard.said.stopped]).toEqual([false, 1]);
+    expect([work.isValid, heard.said.stopped]).toEqual([false, 1]);
     work.drop(LEASE.open.length);
   });
 
@@ -112,7 +112,7 @@ describe('a lease at work', () => {
     refusals.push(new GatewayRefusalError(409, 'conflict', 'This batch has ended.'));
     work.add(result(1, '{}'));
     await work.settled();
-    expect([commits.length, work.stands, heard.said.over]).toEqual([1, false, 1]);
+    expect([commits.length, work.isValid, heard.said.over]).toEqual([1, false, 1]);
   });
 
   it('commits the last results at once, also those that came during a commit', async () => {

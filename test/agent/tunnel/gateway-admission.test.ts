@@ -273,7 +273,7 @@ describe('the way round by a peer', () => {
   it('is never taken to a gateway in clear: the token would be the peer’s to read', async () => {
     const { url, targets } = await proxy();
     const stop = new AbortController();
-    const question = options([new URL('http://127.0.0.1:1')], { detours: [() => url], signal: stop.signal });
+    const question = options([new URL('http://127.0.0.1:1')], { peerProxies: [() => url], signal: stop.signal });
     const asked = requestAdmission(question);
     setTimeout(() => stop.abort(), 500);
     await expect(asked).rejects.toThrow();

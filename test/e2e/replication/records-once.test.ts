@@ -73,7 +73,7 @@ async function first(counts: MonthCount[] = [], stallMs?: number) {
     limits,
     budgets,
     usage: usage as unknown as ObjectNamespace<UsageObject>,
-    hear: () => 0,
+    acceptStatement: () => 0,
     log: () => {},
   });
   const server = createServer((message, response) => neverRejects(primary.handle(message, response, stallMs)));
@@ -310,7 +310,7 @@ it('the primary takes each item of months, even if every character of each id is
 it('a gateway knows eight followers, also after a restart; a known one stays, and a removed one makes room', async () => {
   const database = openReplicationFile(await temporaryDirectory('otela-first'));
   const heard = (members: FollowerTable, n: number) =>
-    members.heard(`key${n}`, `http://gw${n}.test`, '0.1.0', 0, 4_000);
+    members.update(`key${n}`, `http://gw${n}.test`, '0.1.0', 0, 4_000);
   const members = new FollowerTable(database, () => 0);
   expect(Array.from({ length: 10 }, (_, n) => heard(members, n))).toEqual([...new Array(8).fill(true), false, false]);
   const restarted = new FollowerTable(database, () => 0);

@@ -48,13 +48,13 @@ function follower(
       done: () => told.push('delivered'),
     } as unknown as RecordQueue,
     origin: 'follower',
-    heard: async ({ subject }) => void told.push(subject),
+    storeCounts: async ({ subject }) => void told.push(subject),
     state: { cursor: { feed: 'f', seq: 0 }, syncedAt: 0 },
     now: () => performance.now(),
     save: () => {},
     changed: async () => void told.push('changed'),
-    believe: () => true,
-    hear: (statement) => heard.push(statement),
+    acceptAnswer: () => true,
+    acceptStatement: (statement) => heard.push(statement),
     log: (line) => lines.push(line),
   });
   return { made, lines, heard, told };
@@ -74,7 +74,7 @@ test('a full disk is no lost first: the first counts for both, so no part is tak
   expect(made.syncedAt).toBe(0);
   expect(made.lastError).toContain('disk is full');
   expect(lines.filter((line) => line.includes('disk is full'))).toHaveLength(1);
-  expect(await made.alone()).toBe(false);
+  expect(await made.lostPrimary()).toBe(false);
   full = false;
   await vi.advanceTimersByTimeAsync(2 * EVERY_MS);
   expect([made.syncedAt > 0, made.lastError]).toEqual([true, undefined]);
@@ -184,7 +184,7 @@ test('a first that takes 3 s for each answer is followed, and counts for both: n
   const { made } = follower(async (path, asked) => {
     if (path === '/gateway/follow') {
       const { silence_ms = 4_000 } = asked as { silence_ms?: number };
-      members.heard('k', 'http://follower.example', '0.0.0', 0, silence_ms);
+      members.update('k', 'http://follower.example', '0.0.0', 0, silence_ms);
     }
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return path === '/gateway/epoch' ? { epoch: 0 } : ANSWER;
@@ -204,6 +204,6 @@ test('a first that died is given up after seconds', async () => {
   await vi.advanceTimersByTimeAsync(10_000);
   dead = true;
   await vi.advanceTimersByTimeAsync(20_000);
-  expect([made.connected, await made.alone()]).toEqual([false, true]);
+  expect([made.connected, await made.lostPrimary()]).toEqual([false, true]);
   made.stop();
 });

@@ -21,7 +21,7 @@ const WHOSE = { user: 'user_1', key: 'key_1', failed: false };
 const closings: (() => unknown)[] = [];
 
 afterEach(async () => {
-  storageHealth.tell(null, Date.now());
+  storageHealth.setFailure(null, Date.now());
   await endAll();
   for (const close of closings.splice(0).reverse()) await close();
 });
@@ -130,7 +130,7 @@ test('a gateway that read a report ends as ever', async () => {
 test('while the storage fails reports are read by the gateway itself', async () => {
   const { hours } = await opened();
   await hours.getByName(HOUR).add(rows(4));
-  storageHealth.tell('full', Date.now());
+  storageHealth.setFailure('full', Date.now());
   expect(await hours.getByName(HOUR).count()).toBe(4);
 });
 

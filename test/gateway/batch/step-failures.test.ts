@@ -7,7 +7,7 @@ const NOW = 1_000_000_000_000;
 test('an obstacle blocks for five seconds, and for no longer where the clock is set back by an hour', () => {
   const obstacle = new Obstacle();
   expect(obstacle.blocks(NOW)).toBe(false);
-  obstacle.meet('the file store does not answer', NOW);
+  obstacle.record('the file store does not answer', NOW);
   expect([obstacle.blocks(NOW + 4_999), obstacle.blocks(NOW + 5_000)]).toEqual([true, false]);
   expect([obstacle.blocks(NOW - 3_600_000), obstacle.shown(NOW - 3_600_000)]).toEqual([false, null]);
 });

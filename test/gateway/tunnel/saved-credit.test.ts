@@ -108,7 +108,7 @@ class Tunnel {
           else this.#incoming.accept(frame.offset, frame.bytes);
         });
         // As AgentSockets.settle does.
-        if (this.gateway.drifted) this.gateway.save(true);
+        if (this.gateway.countersDiffer) this.gateway.save(true);
       }
       for (const message of this.#toAgent.splice(0)) this.agent.receive(message, () => {});
     }

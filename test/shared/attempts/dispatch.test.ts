@@ -61,8 +61,8 @@ class Side implements DispatchHost<DispatchTarget, ResponseStream> {
     return this.budget-- > 0;
   }
   repeatable = () => this.keeps;
-  left = () => this.gone;
-  whenLeft = (call: () => void) => {
+  clientDisconnected = () => this.gone;
+  onDisconnect = (call: () => void) => {
     this.leave = call;
   };
   refusal = (failure: AttemptError | undefined) =>

@@ -114,7 +114,7 @@ const park: Step = (attempt) => attempt.park();
 const disconnect: Step = (attempt) => attempt.disconnect();
 const reset: Step = (attempt) => attempt.onFrame({ type: 'reset', stream: 1, code: 'engine_closed', message: '' });
 const end: Step = (attempt) => attempt.onFrame({ type: 'end', stream: 1, offset: 8 * PIECE });
-const read: Step = ({ answer }) => answer.pipeTo({ hungry: true, take: () => {}, end: () => {}, fail: () => {} });
+const read: Step = ({ answer }) => answer.pipeTo({ wantsData: true, take: () => {}, end: () => {}, fail: () => {} });
 
 it.each([
   ['its client disconnects', [cancel]],

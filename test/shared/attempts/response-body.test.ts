@@ -41,7 +41,7 @@ describe('an answer that breaks off', () => {
   it('before its reader came, behind what another had: the reader is told, and it is over', async () => {
     let room = true;
     body.pipeTo({
-      get hungry() {
+      get wantsData() {
         return room;
       },
       take: () => {

@@ -87,10 +87,10 @@ describe('the window of lines in flight', () => {
 
   it('never takes the reserve, and gives way to interactive requests at once', () => {
     const window = grown(1_000, 60);
-    expect(window.beside(0)).toBe(58);
-    expect(window.beside(30)).toBe(28);
-    expect(window.beside(500)).toBe(1);
-    expect(window.beside(0)).toBe(58);
+    expect(window.limitWith(0)).toBe(58);
+    expect(window.limitWith(30)).toBe(28);
+    expect(window.limitWith(500)).toBe(1);
+    expect(window.limitWith(0)).toBe(58);
   });
 
   it.each([
@@ -110,7 +110,7 @@ describe('the window of lines in flight', () => {
     const busy = { ...idle, linesPerS: 57, interactive: 40, firstTokenMs: 2_500 };
     window.read(busy);
     window.read(busy);
-    expect(window.beside(40)).toBeLessThanOrEqual(64 - 6 - 40);
+    expect(window.limitWith(40)).toBeLessThanOrEqual(64 - 6 - 40);
     for (let s = 0; s < 10; s++) window.read(busy);
     expect(window.size).toBe(1);
     expect(grown(1_000, 40, window).size).toBe(58);

@@ -59,7 +59,7 @@ function p95Beside(perSecond: number) {
     return seed / 2_147_483_647;
   };
   const pump = () => {
-    while (engine.lines < window.beside(engine.requests)) {
+    while (engine.lines < window.limitWith(engine.requests)) {
       engine.lines += 1;
       const ended = () => {
         engine.lines -= 1;

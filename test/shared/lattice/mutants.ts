@@ -123,7 +123,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     merger(
       'live sessions pass the watermark when they come',
       ARRIVAL,
-      "if (store.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
+      "if (store.excludes(ticket) && signed.record?.state !== 'SERVING') return { outcome: 'collected'",
     ),
     entry('tombstones forget their eviction', 'if (eviction !== undefined) update.eviction = eviction.bytes;', ''),
     store(

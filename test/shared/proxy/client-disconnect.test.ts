@@ -10,10 +10,10 @@ test('all parts of a request hear of its client’s disconnect, also when one of
     client.over();
   });
   client.on(() => heard.push('second'));
-  expect(client.left).toBe(false);
+  expect(client.disconnected).toBe(false);
   runtime.abort();
   expect(heard).toEqual(['first', 'second']);
-  expect(client.left).toBe(true);
+  expect(client.disconnected).toBe(true);
 });
 
 test('a request that is over leaves nothing at the runtime', () => {
@@ -35,13 +35,13 @@ test('a disconnected client is reported to all parts, even without a signal', ()
   const client = new ClientDisconnect();
   let heard = 0;
   client.on(() => heard++);
-  expect(client.left).toBe(false);
+  expect(client.disconnected).toBe(false);
   client.leave();
   expect(heard).toBe(1);
   client.over();
   client.leave();
   expect(heard).toBe(1);
-  expect(client.left).toBe(true);
+  expect(client.disconnected).toBe(true);
 });
 
 test('a part that begins behind its client’s disconnect hears of it at once', () => {

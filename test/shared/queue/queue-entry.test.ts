@@ -58,9 +58,9 @@ test('no request waits without a queue, or without a chance', () => {
 test('a busy node is left alone for a moment, and remembered; if all are busy, no node is tried', () => {
   const one = entry();
   one.onFailure('a', 'overloaded', NOW);
-  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('b'));
-  expect(one.among(nodes('a'), NOW)).toEqual([]);
-  expect(one.among(nodes('a'), NOW + 300)).toEqual(nodes('a'));
+  expect(one.selectCandidates(nodes('a', 'b'), NOW)).toEqual(nodes('b'));
+  expect(one.selectCandidates(nodes('a'), NOW)).toEqual([]);
+  expect(one.selectCandidates(nodes('a'), NOW + 300)).toEqual(nodes('a'));
   expect(one.busy).toEqual(['a']);
 });
 
@@ -68,11 +68,11 @@ test('a turn tries the node that it names, and three at most; the next turn has 
   const one = entry();
   one.attempts = 2;
   one.begin({ session: 'c' });
-  expect(one.among(nodes('a', 'b', 'c'), NOW)).toEqual(nodes('c'));
+  expect(one.selectCandidates(nodes('a', 'b', 'c'), NOW)).toEqual(nodes('c'));
   one.attempts = 4;
-  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
+  expect(one.selectCandidates(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
   one.attempts = 5;
-  expect(one.among(nodes('a', 'b'), NOW)).toEqual([]);
+  expect(one.selectCandidates(nodes('a', 'b'), NOW)).toEqual([]);
   one.begin({});
-  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
+  expect(one.selectCandidates(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
 });

@@ -10,10 +10,10 @@ function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
     model: 'm',
     waitMs: 1_000,
     entry,
-    behind: () => true,
+    mustWaitFirst: () => true,
     wait: () => Promise.resolve({ kind: 'turn' }),
     tryNodes: () => Promise.resolve('answer'),
-    left: () => false,
+    clientDisconnected: () => false,
     now: () => 0,
     ...more,
   };
@@ -30,6 +30,8 @@ test('a request behind others waits before it tries', async () => {
 test('a client that has left enters no line', async () => {
   let waits = 0;
   const wait = () => Promise.resolve({ kind: 'turn' as const }).finally(() => waits++);
-  await expect(runQueued(request({ wait, left: () => true }))).rejects.toMatchObject({ code: 'cancelled' });
+  await expect(runQueued(request({ wait, clientDisconnected: () => true }))).rejects.toMatchObject({
+    code: 'cancelled',
+  });
   expect(waits).toBe(0);
 });

@@ -69,15 +69,15 @@ function ends(leaf: X509Certificate, nowMs: number): CheckResult {
 }
 
 function names(leaf: X509Certificate, publicUrl: string | undefined): CheckResult[] {
-  const said = leaf.subjectAltName ?? '';
-  if (publicUrl === undefined || !URL.canParse(publicUrl)) return [checkPassed('TLS names', said || 'none')];
+  const altNames = leaf.subjectAltName ?? '';
+  if (publicUrl === undefined || !URL.canParse(publicUrl)) return [checkPassed('TLS names', altNames || 'none')];
   const host = new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
   const fits = isIP(host) === 0 ? leaf.checkHost(host) : leaf.checkIP(host);
-  if (fits !== undefined) return [checkPassed('TLS names', `${host} is among ${said}`)];
+  if (fits !== undefined) return [checkPassed('TLS names', `${host} is among ${altNames}`)];
   return [
     checkFailed(
       'TLS names',
-      `${host} is not among ${said || 'its names'}`,
+      `${host} is not among ${altNames || 'its names'}`,
       'Get a certificate for the name that clients use.',
     ),
   ];

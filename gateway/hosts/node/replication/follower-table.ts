@@ -42,7 +42,7 @@ export class FollowerTable {
   }
 
   /** Records contact with a follower. @returns false if there are too many followers already */
-  heard(key: string, url: string, version: string, waiting: number, silenceMs: number): boolean {
+  update(key: string, url: string, version: string, waiting: number, silenceMs: number): boolean {
     const before = this.#known.get(key);
     this.#replace(key, url);
     if (before === undefined && this.list().length >= FOLLOWERS_MAX) return false;

@@ -122,7 +122,7 @@ export class MonthCounts {
   }
 
   /** Stores another gateway's counts, except those about this gateway: its own counts are newer. */
-  async hear({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
+  async store({ subject, month, counts }: SubjectCounts, limits: ObjectNamespace<LimitsObject>): Promise<void> {
     const others = counts.filter(({ origin }) => origin !== this.own);
     this.note(subject);
     await limits.getByName(subject).hearCounts(month, others);

@@ -81,7 +81,7 @@ interface PrimaryServerOptions {
   budgets: MonthCounts;
   usage: ObjectNamespace<UsageObject>;
   /** Called with a promoted gateway's statement. @returns the epoch that is now valid here */
-  hear(statement: string): number;
+  acceptStatement(statement: string): number;
   log(line: string): void;
 }
 
@@ -182,7 +182,7 @@ export class PrimaryServer {
   async #answer(path: string, { from, aheadS }: VerifiedSender, body: Buffer): Promise<object> {
     const { limits, role } = this.#options;
     if (path === '/gateway/epoch') {
-      const epoch = this.#options.hear(parse(epochSchema, body).statement);
+      const epoch = this.#options.acceptStatement(parse(epochSchema, body).statement);
       return { epoch, statement: role().statement };
     }
     const { role: mine, follow } = role();
@@ -222,7 +222,7 @@ export class PrimaryServer {
   #follow({ from, aheadS }: VerifiedSender, body: Buffer): FollowAnswer {
     const { feed, members, role } = this.#options;
     const { url, version, cursor, waiting, silence_ms } = parse(followSchema, body);
-    if (!members.heard(from, url, version, waiting, silence_ms))
+    if (!members.update(from, url, version, waiting, silence_ms))
       throw new ApiError(
         'conflict',
         'This gateway already has its maximum number of followers. Remove one: otela-gateway gateways remove KEY',
@@ -262,7 +262,7 @@ export class PrimaryServer {
         if (!HOUR.test(name))
           throw new ApiError('invalid_request', 'The hour of the records must have the form 2026-11-25T09.');
         await usage.getByName(name).add((content as UsageRow[]).map((row) => renamed(row, from)));
-      } else if (kind === 'months') await budgets.hear(subjectCountsSchema.parse(content), limits);
+      } else if (kind === 'months') await budgets.store(subjectCountsSchema.parse(content), limits);
       else {
         const { source, items } = content as { source: string; items: QueuedSettlement[] };
         budgets.note(name);

@@ -94,8 +94,8 @@ export class Replication {
       feed: this.#feed,
       link: this.#link,
       others: () => this.#others(),
-      unheard: () => this.#silentGateways(),
-      deposed: (by) => {
+      silentGateways: () => this.#silentGateways(),
+      onDemoted: (by) => {
         // Only a gateway that was the primary has records to hand over. A follower sent its records to the former
         // primary, which hands them over.
         if (this.#role.role === 'first') {
@@ -125,7 +125,7 @@ export class Replication {
       limits: own.limits,
       budgets: this.#budgets,
       usage: own.usage,
-      hear: (statement) => this.#keeper.hear(statement),
+      acceptStatement: (statement) => this.#keeper.acceptStatement(statement),
       log,
     });
     this.#past = new PastRecords({
@@ -229,7 +229,7 @@ export class Replication {
       nonce: () => randomUUID(),
       pause: (ms) => delay(ms),
       now: () => performance.now(),
-      alone: () => this.#follower?.alone() ?? Promise.resolve(true),
+      alone: () => this.#follower?.lostPrimary() ?? Promise.resolve(true),
       part: () => ({ of: 'follower', followers: Math.max(1, this.#follower?.others.length ?? 1) }),
       settled: () => this.#budgetsTold,
       note: (subject) => this.#budgets.note(subject),
@@ -288,16 +288,16 @@ export class Replication {
       copy: new AccountsReplica(this.#options.accounts),
       records: this.#records,
       origin: this.#budgets.own,
-      heard: async (counts) => {
-        if (this.#own !== undefined) await this.#budgets.hear(counts, this.#own.limits);
+      storeCounts: async (counts) => {
+        if (this.#own !== undefined) await this.#budgets.store(counts, this.#own.limits);
       },
       state: this.#copyState(),
       now: () => performance.now(),
       save: (state) =>
         this.#database.rows('INSERT OR REPLACE INTO copy_state (id, state) VALUES (1, ?)', [JSON.stringify(state)]),
       changed: (revoked) => this.#changed(revoked),
-      hear: (statement) => void this.#keeper.hear(statement),
-      believe: (answer, by) => this.#keeper.believe(answer, by),
+      acceptStatement: (statement) => void this.#keeper.acceptStatement(statement),
+      acceptAnswer: (answer, by) => this.#keeper.acceptAnswer(answer, by),
       log,
     });
   }

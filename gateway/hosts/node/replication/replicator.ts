@@ -44,7 +44,7 @@ interface ReplicatorOptions {
   /** Identifies this gateway's monthly counts. */
   origin: string;
   /** Stores the monthly counts of other gateways. */
-  heard(counts: SubjectCounts): Promise<void>;
+  storeCounts(counts: SubjectCounts): Promise<void>;
   state: ReplicationState;
   /** Returns milliseconds of a monotonic clock. */
   now(): number;
@@ -52,9 +52,9 @@ interface ReplicatorOptions {
   /** Called when rows have changed. `revoked`: join tokens that are now revoked. */
   changed(revoked: readonly string[]): Promise<void>;
   /** Checks an answer's epoch and statement. @returns false if the sender is not the primary of this institution */
-  believe(answer: FollowAnswer, by: string): boolean;
+  acceptAnswer(answer: FollowAnswer, by: string): boolean;
   /** Handles the root's statement about which gateway is the primary. */
-  hear(statement: string): void;
+  acceptStatement(statement: string): void;
   log(line: string): void;
 }
 
@@ -127,7 +127,7 @@ export class Replicator {
   }
 
   /** Resolves to true when the primary has certainly noticed the lost contact, or to false when contact is back. */
-  async alone(): Promise<boolean> {
+  async lostPrimary(): Promise<boolean> {
     while (this.#link === 'lost' || this.#link === 'new')
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
     return this.#link === 'alone' || this.#stopped;
@@ -225,14 +225,14 @@ export class Replicator {
    * limits.
    */
   async #probe(): Promise<void> {
-    const { link, primary, hear } = this.#options;
+    const { link, primary, acceptStatement } = this.#options;
     const { answer } = await link.ask(primary, '/gateway/epoch', { statement: '' }, epochAnswerSchema, this.#answers);
     // The answering gateway is no longer the primary, and knows which gateway is.
-    if (answer.statement !== undefined) hear(answer.statement);
+    if (answer.statement !== undefined) acceptStatement(answer.statement);
   }
 
   async #follow(): Promise<FollowAnswer> {
-    const { link, primary, url, version, records, believe } = this.#options;
+    const { link, primary, url, version, records, acceptAnswer } = this.#options;
     // The time of two answers and of the pause between them. With a shorter time, a slow primary would count this
     // gateway as disconnected.
     const silenceMs = this.connected
@@ -244,7 +244,7 @@ export class Replicator {
     const wait = cursor === null ? this.#longAnswers : this.#answers;
     const { answer, by } = await link.ask(primary, '/gateway/follow', asked, followAnswerSchema, wait);
     this.#silenceMs = silenceMs;
-    if (!believe(answer, by)) throw new Error('it is not the primary of this institution');
+    if (!acceptAnswer(answer, by)) throw new Error('it is not the primary of this institution');
     this.others = answer.followers;
     return answer;
   }
@@ -289,7 +289,7 @@ export class Replicator {
 
   /** Fetches monthly counts up to the primary's change `last`. */
   async #fetchBudgets(last: number): Promise<void> {
-    const { link, primary, heard } = this.#options;
+    const { link, primary, storeCounts } = this.#options;
     let after: CountPosition | undefined;
     const numbers = this.#renumbered;
     for (let [seq, more] = [this.#state.budgets ?? 0, true]; more && seq < last; ) {
@@ -300,7 +300,7 @@ export class Replicator {
         budgetsPageSchema,
         this.#longAnswers,
       );
-      for (const counts of answer.items) await heard(counts);
+      for (const counts of answer.items) await storeCounts(counts);
       if (this.#renumbered !== numbers || this.#stopped) return;
       more = answer.more && (answer.seq > seq || answer.after !== undefined);
       ({ seq, after } = answer);

@@ -29,12 +29,12 @@ interface RoleKeeperOptions {
   /** For a follower: URLs of the other followers of its primary. */
   others(): readonly string[];
   /** URLs of gateways that may know a newer primary. */
-  unheard(): readonly string[];
+  silentGateways(): readonly string[];
   /**
    * Called when another gateway becomes the primary; `by`: the name of its key. What was copied or recorded here
    * belongs to a former primary.
    */
-  deposed(by: string): void;
+  onDemoted(by: string): void;
   /** Called when the role or the primary has changed. */
   changed(): void;
   log(line: string): void;
@@ -74,7 +74,7 @@ export class RoleKeeper {
    * True if the answer is from the primary: the gateway that the statement with the highest epoch names, or in epoch 0
    * the gateway of --follow.
    */
-  believe({ epoch, statement }: FollowAnswer, by: string): boolean {
+  acceptAnswer({ epoch, statement }: FollowAnswer, by: string): boolean {
     if (epoch < this.#role.epoch) return false;
     if (epoch === 0) return true;
     const signed = statement === undefined ? undefined : readEpoch(statement, this.#options.identity.certificate.root);
@@ -85,7 +85,7 @@ export class RoleKeeper {
   }
 
   /** Handles a statement that another gateway was promoted. @returns the epoch that is now valid here */
-  hear(text: string): number {
+  acceptStatement(text: string): number {
     const { identity, log, data, feed } = this.#options;
     const statement = text === '' ? undefined : readEpoch(text, identity.certificate.root);
     if (statement === undefined || statement.epoch <= this.#role.epoch) return this.#role.epoch;
@@ -97,7 +97,7 @@ export class RoleKeeper {
       const listed = lines.length === 0 ? 'none' : `${lines.length}, listed in ${file}; they are not merged`;
       log(`${statement.url} is the primary now. Changes made at this gateway since the split: ${listed}`);
     }
-    this.#options.deposed(statement.first);
+    this.#options.onDemoted(statement.first);
     this.#setRole({ role: 'follower', epoch: statement.epoch, statement: text, follow: statement.url });
     this.#options.changed();
     return statement.epoch;
@@ -141,12 +141,12 @@ export class RoleKeeper {
    * when their primary died.
    */
   async #askSilentGateways(): Promise<void> {
-    const { link, unheard } = this.#options;
-    for (const url of unheard().slice(0, REPORTED_MAX)) {
+    const { link, silentGateways } = this.#options;
+    for (const url of silentGateways().slice(0, REPORTED_MAX)) {
       try {
         const asked = { statement: this.#statement ?? '' };
         const { answer } = await link.ask(new URL(url), '/gateway/epoch', asked, epochAnswerSchema, this.#answers);
-        if (answer.statement !== undefined) this.hear(answer.statement);
+        if (answer.statement !== undefined) this.acceptStatement(answer.statement);
       } catch {
         // Skipped: the gateway cannot be reached, or has an older version.
       }

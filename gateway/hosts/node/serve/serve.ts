@@ -113,7 +113,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   );
   const probe = new StorageProbe({
     directory: data.path,
-    tell: (failure) => storageHealth.tell(failure, Date.now()),
+    tell: (failure) => storageHealth.setFailure(failure, Date.now()),
   });
   // The probe starts before any file is opened: how files are opened depends on whether the disk is full.
   await probe.start();

@@ -144,7 +144,7 @@ test('a statement that writes does not reach a database that fails more than onc
 test('an alarm that cannot be stored rings from memory', async () => {
   await onABench('alarm', async (bench) => {
     const { storage, clock } = bench;
-    bench.health.tell('no space', clock.now());
+    bench.health.setFailure('no space', clock.now());
     const at = clock.now() + 5_000;
     await storage.setAlarm(at);
     expect(await storage.getAlarm()).toBe(at);

@@ -42,10 +42,10 @@ test('after a failed write one is tried once a second, and the first that succee
 
 test('what the host reports only the host takes back', () => {
   const { health: one } = health();
-  one.tell('no space', AT);
+  one.setFailure('no space', AT);
   one.wrote(AT + 10_000);
   expect(() => one.require(AT + 10_000)).toThrow(StorageFailingError);
-  one.tell(null, AT + 20_000);
+  one.setFailure(null, AT + 20_000);
   one.require(AT + 20_000);
 });
 
@@ -54,7 +54,7 @@ test('the log gets one line a minute, however often it fails, with what waits an
   for (let ms = 0; ms <= 130_000; ms += 250) {
     if (ms === 30_000) one.hold(7);
     if (ms === 90_000) one.lose(3);
-    one.tell('no space', AT + ms);
+    one.setFailure('no space', AT + ms);
   }
   const begin = 'storage has not been writable since 2026-11-24T12:00:00.000Z: no space. Requests still work;';
   expect(lines).toEqual([
