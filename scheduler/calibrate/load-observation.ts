@@ -116,7 +116,7 @@ function stepTime(timings: readonly CompletionTiming[]): LoadObservation {
   const until = Math.min(...timings.map(({ at }) => at.at(-1) ?? 0));
   let [steps, before, prompts] = [0, 0, 0];
   for (const { at, promptTokens, answerTokens } of timings) {
-    // Under load, an engine puts several tokens into one event.
+    // The number of tokens per event is measured, because an engine under load puts several tokens into one event.
     const perEvent = (answerTokens - 1) / Math.max(1, at.length - 1);
     steps += at.filter((time) => time > from && time <= until).length * perEvent;
     before += at.filter((time) => time <= from).length * perEvent;

@@ -30,7 +30,7 @@ export function modelFromConfig(config: unknown, id: string): Model {
   const type = modelType(c) ?? modelType(whole) ?? '';
   const family = familyOf(type) ?? familyOf(`${type}_text`);
   if (family === undefined) throw unknownArchitecture(id, type);
-  // Nemotron 3 Ultra lists its layers and has no field for their number.
+  // The number of layers may be the length of this list: Nemotron 3 Ultra has no field for the number.
   const listed = c.list('layers_block_type')?.length;
   const count = c.count('num_hidden_layers', 'n_layer', 'n_layers') ?? listed ?? c.need('num_hidden_layers');
   if (count > LAYERS_MAX)

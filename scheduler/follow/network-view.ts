@@ -1,6 +1,5 @@
 /**
- * The view of the network on which following decides: options of each model, running replicas, and the sessions of each
- * option.
+ * The network as `watch --forecast` sees it: options of each model, running replicas, and the sessions of each option.
  */
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { Model } from '../catalogue/model.ts';

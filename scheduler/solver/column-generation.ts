@@ -59,7 +59,7 @@ export class Columns {
     );
   }
 
-  /** Adds those configurations of another table that still serve their model. */
+  /** Adds the configurations of `other` that still serve their model. */
   adopt(other: Columns): void {
     for (const { model, used } of other.#columns) this.#add(model, new Map(used));
   }

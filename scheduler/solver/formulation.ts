@@ -9,7 +9,7 @@ export type Goal =
   | { kind: 'replicas' }
   /** Least waiting, with at least `share` of every model's requests served; 1: the whole demand can be served. */
   | { kind: 'latency'; share: number }
-  /** The largest share that every model reaches, up to `most`. */
+  /** The largest share of its demand that every model reaches, up to `most`. */
   | { kind: 'share'; most: number }
   /** The most models with a replica, if not all models can have one. */
   | { kind: 'placed' };

@@ -165,7 +165,10 @@ export function allReduceSection(catalogue: HardwareCatalogue): ReportSection {
   return section;
 }
 
-/** Shows the error for attention of a decode step, for one layer of Llama-2-7B on A100. No limit applies to it. */
+/**
+ * Shows the error for attention of a decode step, for one layer of Llama-2-7B on A100. The error is only shown; it has
+ * no limit.
+ */
 export function attentionSection(catalogue: HardwareCatalogue): ReportSection {
   const gpu: GpuType = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');

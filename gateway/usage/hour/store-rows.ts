@@ -51,7 +51,7 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
   return changes;
 }
 
-/** Returns the stored rows with the names of these rows, or of the rows that they replace. */
+/** Returns the stored rows that `rows` repeat or replace, by their names. */
 function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
   const names = rows.flatMap(({ session, stream, replaces = stream }) =>
     replaces === stream

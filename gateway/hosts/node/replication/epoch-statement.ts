@@ -16,7 +16,7 @@ const statementSchema = z.object({
    * operator, never merged.
    */
   since: z.number().int().min(0),
-  /** Id of the feed in which `since` counts. */
+  /** Id of the feed to which the number `since` belongs. */
   feed: z.string().max(64),
 });
 type EpochStatement = z.infer<typeof statementSchema>;
