@@ -19,7 +19,16 @@ const ONE_FILE_AT_A_TIME = [
   'release',
 ];
 /** Their modules have no state that a test of another file could see, so they are loaded once for all files. */
-const SHARED_MODULES: readonly string[] = ['shared', 'node', 'sim', 'scheduler', 'factory', 'research', 'agent'];
+const SHARED_MODULES: readonly string[] = [
+  'shared',
+  'node',
+  'sim',
+  'scheduler',
+  'factory',
+  'research',
+  'agent',
+  'conformance',
+];
 
 /** One project per folder that needs its own runtime or its own permissions. */
 const nodeProject = (name: string) => ({
