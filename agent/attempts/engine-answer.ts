@@ -74,7 +74,7 @@ export class EngineAnswer {
     return pieces;
   }
 
-  /** True if the last event arrived a while ago and the engine keeps the stream open. */
+  /** True if the stream's last event arrived at least AFTER_LAST_MS ago, and the engine still keeps the stream open. */
   lingers(now: number): boolean {
     return this.#lastAt !== undefined && now - this.#lastAt >= AFTER_LAST_MS;
   }

@@ -123,7 +123,10 @@ export class EngineAttempt {
     return this.#ending !== undefined;
   }
 
-  /** True if the connection was lost during the first message, before the engine got the request. */
+  /**
+   * True if the connection was lost before the first message was read completely. The engine has not received the
+   * request.
+   */
   get notStarted(): boolean {
     return this.#call === undefined && !this.finished;
   }
@@ -345,7 +348,10 @@ export class EngineAttempt {
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
-  /** Call when the attempt is not needed any more. Otherwise the link would hold its response until the socket ends. */
+  /**
+   * Call when the attempt is not needed any more. Otherwise the link would keep the attempt's response in memory until
+   * the socket ends.
+   */
   release(): void {
     this.cancel();
     if (!this.#reported) this.#reportUsage(this.#link); // the ending was queued after data that is no longer needed
@@ -377,8 +383,9 @@ export class EngineAttempt {
   }
 
   /**
-   * @param now the host's `patientNow`. Timeouts limit the silence between bytes, never the total. A client that does
-   * not read is not a stall of the engine.
+   * Ends an attempt that has stalled. Timeouts limit the time without a byte, never the total time. A client that does
+   * not read does not count as a stall of the engine.
+   * @param now the host's `patientNow`
    */
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();

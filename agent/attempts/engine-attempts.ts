@@ -24,8 +24,9 @@ const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
 /**
- * Maximum wait of a drain if only SETTLED is missing. A gateway sends it a quarter of a second after a response. A
- * gateway that has just stopped never sends it, and would hold an idle agent for the whole drain time.
+ * Maximum wait of a drain if all responses were sent and only SETTLED is missing. A gateway sends SETTLED a quarter of
+ * a second after a response. A gateway that has just stopped never sends it, and an idle agent would wait for the whole
+ * drain time.
  */
 const SETTLED_WAIT_MS = 2_000;
 
@@ -55,7 +56,7 @@ export class EngineAttempts {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
-  /** The time at which every response was sent, during a drain. */
+  /** When all responses had been sent during a drain; undefined before that. */
   #allSentAt: number | undefined;
 
   constructor(
@@ -153,7 +154,8 @@ export class EngineAttempts {
       return this.#refuse(link, frame.stream, 'seal_refused', 'this node does not open sealed requests');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'the engine is not ready');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
-    // Checked before the body is read, so that another node, or the gateway's queue, can still take the request.
+    // Check this before the body is read, so that the request can still go to another node or wait in the gateway's
+    // queue.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
     const attempt = this.#create(frame, endpoint);
@@ -274,7 +276,7 @@ export class EngineAttempts {
     for (const attempt of this.#finished.values()) bytes += attempt.kept;
     const isFull = () => bytes > FINISHED_MAX_BYTES || this.#finished.size > FINISHED_MAX;
     if (!isFull()) return;
-    // First drop attempts with a response that was sent completely.
+    // Drop attempts with a completely sent response first.
     const inOrder = [...this.#finished.values()];
     for (const attempt of [
       ...inOrder.filter(({ endingSent }) => endingSent),

@@ -56,7 +56,7 @@ export class EngineClient implements EngineConnection {
     this.#pair =
       target.prefill &&
       new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, onReceived), log);
-    // No HTTP timeouts. The attempt has timeouts for stalls, which are configurable per model.
+    // Turn undici's timeouts off. The attempt has its own timeouts for stalls, which are configurable per model.
     const patient = { headersTimeout: 0, bodyTimeout: 0 };
     const kept = { keepAliveTimeout: KEEP_ALIVE_MS, keepAliveMaxTimeout: KEEP_ALIVE_MS };
     this.#pool = new Pool(target.origin, { pipelining: 1, ...kept, ...patient });
@@ -163,7 +163,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) return; // 100 Continue and other interim responses
     this.#answered = true;
-    // RFC 9110 §15 defines no status above 599. In a frame it would end the socket, and all requests on it.
+    // RFC 9110 §15 defines no status above 599. In a HEAD frame such a status would break the protocol, and so end the
+    // socket and all requests on it.
     if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
     this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
   }

@@ -15,7 +15,7 @@ const LOADS_AFTER = 2;
 export interface LoadCounter {
   begin(): void;
   end(): void;
-  /** A stream began, `ms` milliseconds after its request. */
+  /** Called when a stream began, `ms` milliseconds after its request. */
   firstToken(ms: number): void;
   /** Called when the engine sent a chunk of a response. */
   onReceived?(): void;

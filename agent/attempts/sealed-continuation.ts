@@ -23,7 +23,7 @@ type SealedContinuation =
    * response.
    */
   | { kind: 'ask'; body: Buffer; joined: SplicedStream }
-  /** The text is already complete. `rest` ends the stream. */
+  /** The text is already complete, so the engine is not asked. `rest` are the events that end the stream. */
   | { kind: 'ending'; rest: Uint8Array[] }
   /** This engine cannot continue the text, or tokenizes it differently. */
   | { kind: 'unfit' };

@@ -142,13 +142,13 @@ export class BatchRunner {
       try {
         const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, signal);
         if (lease !== undefined) await this.#take(gateway, lease, signal);
-        // Reset after the lease's chunk has arrived, not after the lease. Otherwise a gateway that grants leases but
-        // cannot send their chunks would be asked twice a second.
+        // Reset only here, when the lease's chunk has arrived. Otherwise a gateway that grants leases but cannot send
+        // their chunks would be asked twice a second.
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
         if (isWorthALogLine(error, backoff.failures)) failures.log(`batches: ${errorText(error)}`);
-        // A plain sleep, because `#pause` ends every second.
+        // Do not use `#pause` here, because it ends every second.
         await sleep(backoff.next(), undefined, { signal }).catch(() => {});
       }
     }
@@ -223,8 +223,8 @@ export class BatchRunner {
   }
 
   /**
-   * How many lines may run. A broken engine gets one line at a time; otherwise it would consume lines faster than
-   * healthy engines can run them.
+   * Maximum number of lines that may run now. A broken engine gets one line at a time. Otherwise it would fail lines
+   * faster than healthy engines can run them.
    */
   get #places(): number {
     if (!this.#isBroken) return this.#window.limitWith(this.#options.interactive());
@@ -246,7 +246,10 @@ export class BatchRunner {
     this.#restMs = REST_MS.first;
   }
 
-  /** Leaves the waiting lines to other nodes. The engine is tried more and more rarely. */
+  /**
+   * If the engine counts as broken, gives its waiting lines to other nodes, and doubles the time until the engine is
+   * tried again.
+   */
   #giveBack(): void {
     if (!this.#isBroken) return;
     this.#restMs = Math.min(REST_MS.most, this.#restMs * 2);
@@ -278,7 +281,7 @@ export class BatchRunner {
         });
         break;
       case 'gone':
-        // The engine cannot be reached, and the line is still valid. If the engine does not return, the lease is
+        // The engine cannot be reached, so run the line again later. If the engine does not return, the lease is
         // released when the agent ends.
         await this.#pause(RETRY_MS);
         this.#queue.unshift(pending);

@@ -242,8 +242,8 @@ export class LeaseRun {
     try {
       this.#applyState(await this.gateway.renew(this.lease));
     } catch (error) {
-      // A conflict: the batch or its owner was deleted. If the gateway is only unreachable, the lease remains until it
-      // expires there, and results stay valid.
+      // The gateway answers with a conflict if the batch or its owner was deleted. Any other failure is ignored: the
+      // lease stays valid until it expires at the gateway.
       if (error instanceof GatewayRefusalError && error.code === 'conflict')
         this.#applyState({ leased: false, stop: true });
     }

@@ -13,8 +13,8 @@ const KEEP_ALIVE_MS = 4_000;
 /** An engine with counters that has computed nothing for this long has lost its lines. */
 const SILENT_MS = 15 * 60_000;
 /**
- * Time limit of a line at an engine without counters. The engine may meanwhile compute one long response, or earlier
- * requests.
+ * Time limit of a line at an engine without counters. It is long, because the engine may compute one long response, or
+ * other requests first.
  */
 const NO_COUNTERS_TIMEOUT_MS = 60 * 60_000;
 /** Maximum duration of a line even if the engine computes. It ends a line that the engine forgot. */
@@ -80,7 +80,7 @@ export class LineClient {
       return { kind: 'answered', status: response.statusCode, body: text };
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
-      if (lost.signal.aborted) return { kind: 'failed', why: 'the engine has shown no progress on it' };
+      if (lost.signal.aborted) return { kind: 'failed', why: 'the engine did not complete this line in time' };
       const why = errorText(error);
       return isFailure(error) ? { kind: 'failed', why } : { kind: 'gone', why };
     } finally {
@@ -116,7 +116,7 @@ export class LineClient {
   }
 }
 
-/** True if something listens at the engine's address, but does not answer in HTTP. */
+/** True if a program answers at the engine's address, but not in HTTP. */
 function isFailure(error: unknown): boolean {
   return error instanceof Error && error.name === 'HTTPParserError';
 }

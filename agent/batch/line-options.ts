@@ -1,7 +1,7 @@
 /** Options for running lines of batches, read from the engine's command line. */
 import { commandWords, engineName, flagValue } from '../engine/engine-command.ts';
 
-/** Distance between the priority of batch lines and the engine's default priority, which requests have. */
+/** Difference between the priority of batch lines and the engine's default priority. Requests have the default. */
 const BEHIND = 1_000;
 /** vLLM's default of `--max-num-seqs`. SGLang chooses the number itself; this value is assumed for it. */
 const SLOTS = 256;

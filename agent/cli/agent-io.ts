@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import { type Paint, painterFor } from '../../shared/terminal/paint.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 
-/** Longer lines are cut. A gateway or an engine may send any length. */
+/** Maximum length of a logged line; longer lines are cut. A gateway or an engine may send text of any length. */
 const LINE_MAX_CHARS = 2_000;
 
 export interface AgentIo {

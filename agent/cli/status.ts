@@ -37,7 +37,8 @@ async function statusCommand(argv: readonly string[], { env, io }: CommandContex
 const text = (lines: readonly string[]) => lines.join('\n');
 
 /**
- * Shows the longest of the agents' lists, because agents of one machine see the same network once they are connected.
+ * Shows the longest of the agents' lists. All agents of a machine see the same network once they are connected, so one
+ * list is enough.
  */
 function table(known: readonly { network: NetworkRow[] }[]): string[][] {
   const rows = known.map(({ network }) => network).reduce((a, b) => (b.length > a.length ? b : a), []);

@@ -90,7 +90,7 @@ function newRoot(file: string): string {
   return toBase64url(nodeSigner(seed).publicKey);
 }
 
-/** Never overwrites a key: everything that the old key signed would become invalid. */
+/** Never overwrites a key, because everything that the old key signed would become invalid. */
 function write(file: string, text: string): void {
   try {
     createPrivateFile(file, text);

@@ -89,7 +89,8 @@ export function joinToken(reader: SettingReader): string {
   const { token: direct, tokenFile: file } = reader.read(TOKEN_SETTINGS);
   if (direct?.source === '--token')
     reader.warn('all users of this machine can see --token in ps: use --token-file or OTELA_TOKEN');
-  // The source with the higher precedence counts: a flag with a file overrides a variable with a token.
+  // If a file and a token are given, the source with the higher precedence counts. For example, a flag with a file
+  // overrides a variable with a token.
   const useFile = file && (!direct || sourcePrecedence(file.source) > sourcePrecedence(direct.source));
   if (!useFile && !direct) throw new UsageError('a join token is missing: give --token-file FILE or set OTELA_TOKEN');
   const token = useFile ? readSecretFile('--token-file', file.text, reader) : (direct?.text ?? '');

@@ -19,7 +19,7 @@ export interface SettingValues {
 
 /** Maximum size of a configuration file, which is written by hand. */
 const CONFIG_FILE_MAX_BYTES = 64 * 1024;
-/** The address of a release, which readers of docs/install.md set in each terminal. */
+/** Variables that are not settings: readers of docs/install.md set the address of a release in each terminal. */
 const NOT_SETTINGS = ['OTELA_RELEASE'];
 
 export function readSettingValues(flags: ReadonlyMap<string, readonly string[]>, env: Env): SettingValues {
@@ -115,8 +115,8 @@ function readOptional(path: string, warnings: string[]): string | undefined {
   try {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
-    // A home directory that compute nodes do not mount is normal. A file that exists and cannot be read needs a
-    // warning.
+    // A missing home directory needs no warning, because compute nodes often do not mount it. A file that exists and
+    // cannot be read does.
     if (mayExist(path)) warnings.push(errorText(error));
     return undefined;
   }

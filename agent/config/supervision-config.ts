@@ -20,7 +20,7 @@ export const SUPERVISION_SETTINGS = {
     value: 'REGEX',
     help: "if a line of the engine's output matches, the agent ends the engine and exits; repeat; none: drop earlier and built-in patterns",
     otherwise: 'CUDA and NCCL errors',
-    // A comma is an ordinary character of a pattern.
+    // Line breaks separate patterns, because a pattern may contain commas.
     separator: '\n',
     parse: (texts) => toUsageError(() => fatalPatterns(texts)),
   }),

@@ -11,7 +11,7 @@ const UPLOADS_MAX = 64;
 const CLUSTERS_MAX = 16;
 /** Share of the disk that weights may use. The rest is for logs, results and the engine's files. */
 const DISK_SHARE = 0.8;
-/** Share of the memory that weights may use. Engines need the other half. */
+/** Share of the memory that weights may use. The engine needs the rest. */
 const MEMORY_SHARE = 0.5;
 /** `f_type` of tmpfs (statfs(2)). */
 const TMPFS = 0x01021994;

@@ -110,8 +110,8 @@ const quantizationSchema = z.object({
 type Quantization = z.infer<typeof quantizationSchema>;
 
 /**
- * The type in which weights without quantization are stored; transformers 5 calls it `dtype`. Engines do not keep
- * `float32` unless a flag says so.
+ * The type in which weights without quantization are stored; transformers 5 calls it `dtype`. `float32` is not among
+ * them, because engines convert such weights unless a flag forbids it.
  */
 const dtypeSchema = z.enum(['bfloat16', 'float16']).nullish().catch(undefined);
 

@@ -117,7 +117,7 @@ export class LoadMeter {
   /** The slowest first token since the last `takeFirstTokenMs`. */
   #firstTokenMs = 0;
   #receivedAt = Number.NEGATIVE_INFINITY;
-  /** True if the last reading had the numbers of running and waiting requests. */
+  /** True if the last reading had the numbers of both running and waiting requests. */
   #reportsQueue = false;
   /** True if the last reading had a counter of computed tokens or steps. */
   #counts = false;

@@ -19,8 +19,8 @@ export class LogTailBuffer {
     // Copy the bytes: a slice of the pipe's read buffer would keep the whole buffer of 64 KiB in memory.
     this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
     this.#bytes += Math.min(chunk.length, this.#maxBytes);
-    // Compact only at twice the size, so that an engine with much output causes one copy per TAIL_MAX_BYTES and not one
-    // per line.
+    // Compact only at twice TAIL_MAX_BYTES. So an engine with much output causes one copy per TAIL_MAX_BYTES of output,
+    // and not one copy per line.
     if (this.#bytes > 2 * this.#maxBytes || this.#chunks.length > 1024) this.#compact();
   }
 

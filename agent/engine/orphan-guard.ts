@@ -22,7 +22,7 @@ export class OrphanGuard {
   readonly #shell: ChildProcess;
   #usable = true;
 
-  /** Create it before the engine starts, so that the engine is always guarded. */
+  /** Create the guard before the engine starts, so that the engine is never unguarded. */
   constructor(log: (line: string) => void) {
     // The shell gets its own session (setsid), so that signals to the agent's process group do not reach it. It
     // inherits none of the agent's open files.

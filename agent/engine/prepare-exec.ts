@@ -19,7 +19,7 @@ const ENV_TIMEOUT_MS = 20_000;
  */
 export function withUsr1Ignored(command: readonly string[], env: Env): string[] {
   const [file = ''] = command;
-  // env(1) would read such a command as an assignment or an option.
+  // env(1) would read such a program name as an assignment or as an option.
   if (file.includes('=') || file.startsWith('-')) return [...command];
   const tried = spawnSync('env', [IGNORE, 'true'], { env, stdio: 'ignore', timeout: ENV_TIMEOUT_MS });
   return tried.status === 0 ? ['env', IGNORE, ...command] : [...command];

@@ -74,7 +74,10 @@ export async function endGroup(
   await waitUntilGone(group, KILL_WAIT_MS, () => true, runs);
 }
 
-/** Measured by a clock, because one reading of `/proc` takes a second with thousands of processes. */
+/**
+ * Measure the wait by a clock and not by the number of checks: with thousands of processes, one reading of `/proc`
+ * takes a second.
+ */
 async function waitUntilGone(group: number, limitMs: number, waits: () => boolean, runs: GroupRuns): Promise<void> {
   const until = performance.now() + limitMs;
   while (performance.now() < until && waits() && runs(group)) await delay(POLL_MS);

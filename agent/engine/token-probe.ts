@@ -25,7 +25,8 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
       body: JSON.stringify({ model, prompt: '1', max_tokens: 1, stream: false }),
     });
     const answer = await readAtMost(body, ANSWER_MAX_BYTES);
-    // An engine without /v1/completions gives another status even if its scheduler does not run.
+    // Only status 200 shows that the scheduler runs: an engine without /v1/completions answers with another status even
+    // if its scheduler is stuck.
     return answer !== undefined && statusCode === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';

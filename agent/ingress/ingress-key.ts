@@ -31,7 +31,7 @@ export class IngressKey {
     return new IngressKey(key);
   }
 
-  /** @throws ApiError 401 if the request has not this key */
+  /** @throws ApiError 401 if the request does not have this key */
   require(headers: IncomingHttpHeaders): void {
     const given = presentedKey(headers);
     if (given === undefined) throw unauthorized('No API key was given. Send it as "Authorization: Bearer …".');

@@ -49,8 +49,8 @@ export function answerRegistryRequest(
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;
-  // RFC 9110 §8.8.3. The tag is weak: equal tags mean the same registry, not the same bytes. A view that depends on the
-  // clock has no tag.
+  // The tag is weak (RFC 9110 §8.8.3): equal tags mean the same registry, not the same bytes. A view that depends on
+  // the clock has no tag.
   const tag = dependsOnTime(filter) ? undefined : `W/"${registry.version}"`;
   const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
   if (tag !== undefined && matches(request.headers['if-none-match'], tag)) {

@@ -222,7 +222,7 @@ export class Mesh {
     );
   }
 
-  /** Closes all connections and sends the reason. Publish LEFT before. Idempotent. */
+  /** Sends the reason on all connections and closes them. Call it after LEFT was published. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

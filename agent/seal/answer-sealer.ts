@@ -48,7 +48,7 @@ const OUTSIDE: ReadonlySet<string> = new Set([
  */
 export interface AnswerExportSecret {
   kid: Uint8Array;
-  /** `enc`, or the `kid` if other candidates can derive the keys too. */
+  /** Salt of the keys: `enc`, or the `kid` if other candidates must be able to derive the keys, too. */
   salt: Uint8Array;
   secret: Uint8Array;
 }

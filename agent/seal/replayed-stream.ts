@@ -25,9 +25,10 @@ interface Part {
 }
 
 /**
+ * Opens the part of a resumable stream that the client already has.
  * @param frames SEGMENT and CHUNK frames of all parts, as the client has them
- * @param secret the same for every candidate
- * @throws SealError if they are not a complete beginning of a response to this request, and errors of node:crypto
+ * @param secret the secret that all candidates share
+ * @throws SealError if the frames are not a complete beginning of a response to this request, and errors of node:crypto
  */
 export function openReplayedStream(frames: Uint8Array, secret: Uint8Array): ReplayedStream {
   const splitter = new FrameSplitter();

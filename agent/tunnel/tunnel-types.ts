@@ -54,7 +54,7 @@ export interface TunnelOptions {
    * directly.
    */
   circuit?: (gateway: URL, name: string) => void;
-  /** Sends the usage of our ingress to a gateway. This tunnel is one of its senders. */
+  /** Delivers the usage of this agent's ingress. The tunnel registers as one of its senders. */
   usage?: UsageSenderListener;
 }
 

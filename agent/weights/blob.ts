@@ -66,7 +66,7 @@ export class Blob {
     blob.#digests = split(digests).slice(0, pieceCount(cut));
     if (blob.#digests.length < pieceCount(cut)) {
       await blob.#closeFiles();
-      throw new WeightsError('wrong', `${place.digestsPath} is too short`);
+      throw new WeightsError('wrong', `${place.digestsPath} lacks the digests of some pieces`);
     }
     return blob;
   }

@@ -201,7 +201,7 @@ export function explainCommand(configPath: string, model: string | undefined, js
     `has ${found.ready} ready, ${found.running} running, ${found.pending} waiting`,
     ...(held === undefined ? [] : [`held back: ${held}`]),
     ...backOffs.flatMap(([key, one]) => [
-      `${key.slice(model.length + 1).replace('#', ', context ')}: ${one.resting ? 'pauses' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} short lives): ${one.reason}`,
+      `${key.slice(model.length + 1).replace('#', ', context ')}: ${one.resting ? 'pauses' : 'waits'} ${now < one.until ? `for ${formatMs(one.until - now)} more` : 'no longer'} (${one.failed} failed starts, ${one.refused} refusals, ${one.short} jobs that ended too early): ${one.reason}`,
       ...tailLines(one.log_tail ?? '', EXPLAIN_LINES),
     ]),
     ...jobs.map(

@@ -29,7 +29,10 @@ const placementSchema = z.object({
   /** GPU class. */
   gpu: z.string().max(64).optional(),
   tp: degree.optional(),
-  /** The engine's parallelism beyond `tp`. The factory supports only `pp`. */
+  /**
+   * Parallelism of the engine in addition to `tp`. `tp` in it is ignored, and the factory supports no other member than
+   * `pp`.
+   */
   spread: z.looseObject({ tp: degree.optional(), pp: degree.optional() }).optional(),
 });
 const placementsSchema = z.array(placementSchema).max(PLACEMENTS_MAX);

@@ -1,6 +1,6 @@
 /**
- * The part of the agent's environment that a function's process sees: the variables that Python, CUDA and model caches
- * need. This is an allow-list, because the agent's environment may contain tokens of unknown services.
+ * Variables of the agent's environment that a function's process gets: those that Python, CUDA and model caches need.
+ * All others are withheld, because they may contain tokens of unknown services.
  */
 const INHERITED_VARIABLES = [
   'PATH',

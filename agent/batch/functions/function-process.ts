@@ -72,7 +72,7 @@ interface ProcessOptions {
 
 type CallAnswer =
   | { kind: 'outputs'; outputs: string[] }
-  /** The function raised an exception, or returned too many or too few outputs. The process is healthy. */
+  /** The function raised an exception, or returned too many or too few outputs. The process can run further calls. */
   | { kind: 'raised'; error: string }
   /** The process ended, sent an invalid frame, or was ended because of its time or memory. */
   | { kind: 'broken'; why: string };

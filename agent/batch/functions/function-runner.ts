@@ -180,7 +180,7 @@ export class FunctionRunner {
       const call = queue.splice(0, size);
       const outcome = await this.#call(process, lease, work, call);
       host.release(code.context);
-      // One line may have caused the failure of the whole call, so each line now runs in its own call.
+      // A single line may have made the whole call fail, so run each of these lines in its own call.
       if (outcome !== 'done' && call.length > 1) {
         queue.unshift(...call);
         alone = call.length;
@@ -223,7 +223,7 @@ export class FunctionRunner {
   async #code(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
-    // Check the context: with a wrong one, one owner's code would be stored here, and would later run as another
+    // Check the context. If it were wrong, one owner's code would be stored under it, and would later run as another
     // owner's function.
     if (
       context !==

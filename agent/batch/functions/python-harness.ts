@@ -21,7 +21,7 @@ def stand_in():
     module = types.ModuleType("opentela")
 
     def nowhere(*_, **__):
-        raise RuntimeError("map() starts a batch: it stands under if __name__ == '__main__'")
+        raise RuntimeError("map() starts a batch: call it below if __name__ == '__main__'")
 
     def function(load=None, **_):
         def mark(infer):

@@ -56,7 +56,7 @@ export function sendMessage(socket: Duplex, message: CircuitMessage): void {
 export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
   const text = (await readMessage(socket, MESSAGE_MAX_BYTES)).toString('utf8');
   const [type = '', rest = '', more] = text.split(' ');
-  if (more !== undefined) throw new ChannelError('stranger', 'not a circuit message');
+  if (more !== undefined) throw new ChannelError('stranger', 'the peer sent an unknown circuit message');
   switch (type) {
     case 'reserve':
     case 'reserved':
@@ -75,5 +75,5 @@ export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
       if (why !== undefined) return { type, why };
     }
   }
-  throw new ChannelError('stranger', 'not a circuit message');
+  throw new ChannelError('stranger', 'the peer sent an unknown circuit message');
 }

@@ -170,7 +170,7 @@ export class MeshRequests implements RequestChannelEvents {
     peer.forget(streams);
   }
 
-  /** Ends everything. Idempotent. */
+  /** Ends all attempts in both directions. Idempotent. */
   async close(): Promise<void> {
     clearInterval(this.#ticking);
     for (const peer of this.#outbounds.values()) {
