@@ -3,7 +3,7 @@
  * so that on a small machine it takes processor time from nothing else. A request's prompt, which every gateway passes
  * on, says what it wants: `[bench unary]`, `[bench stream TOKENS RATE]` (rate 0: unpaced), `[bench paced SLOTS MS]` (at
  * most SLOTS concurrently, each takes MS; the others wait in order of arrival) or `[bench bytes N]`. `GET /asked`
- * returns the number of requests. Each token carries the time of its write (CLOCK_MONOTONIC in µs, one clock for all
+ * returns the number of requests, and `GET /metrics` as much text as vLLM does. Each token carries the time of its write (CLOCK_MONOTONIC in µs, one clock for all
  * processes).
  */
 import { createServer, type Socket } from 'node:net';
@@ -27,6 +27,19 @@ const MODELS = json({
   data: [{ id: MODEL, object: 'model', owned_by: 'otela-bench-stand-in', max_model_len: 8192 }],
 });
 const UNARY = json(UNARY_BODY);
+/** As long as vLLM's, most of which are histograms. An agent reads it while requests run. */
+const METRICS_BYTES = 200 * 1024;
+const HISTOGRAM = Array.from(
+  { length: Math.ceil(METRICS_BYTES / 100) },
+  (_, at) => `vllm:request_time_bucket{engine="0",model_name="${MODEL}",le="${at}",phase="decode"} 0.0\n`,
+).join('');
+
+/** @param running number of requests in progress */
+function metrics(running: number): Buffer {
+  const gauges = [`vllm:num_requests_running{engine="0"} ${running}`, 'vllm:num_requests_waiting{engine="0"} 0'];
+  const text = `${gauges.join('\n')}\n${HISTOGRAM}`;
+  return Buffer.from(`HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: ${text.length}\r\n\r\n${text}`);
+}
 const STREAM_HEAD =
   'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n';
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
@@ -137,6 +150,7 @@ let asked = 0;
 function answer(socket: Socket, path: string, body: string): void {
   if (path.startsWith('/v1/models')) return void socket.write(MODELS);
   if (path === '/asked') return void socket.write(json(asked));
+  if (path === '/metrics') return void socket.write(metrics(streams.size + working));
   asked++;
   const [kind = 'unary', first = '', second = ''] = (/\[bench ([^\]]*)\]/.exec(body)?.[1] ?? 'unary').split(' ');
   if (kind === 'stream')

@@ -72,7 +72,7 @@ export class EngineAttempts {
       usageOptions: () => this.#client?.usage.state ?? 'unknown',
       onHead: (status) => {
         if (LOST_MODEL.has(status)) this.#load?.lost?.();
-        this.#loadReports?.send();
+        this.#loadReports?.onHead();
       },
       onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
@@ -169,6 +169,7 @@ export class EngineAttempts {
     this.#streams.set(frame.stream, attempt);
     this.#running++;
     this.#load?.begin();
+    this.#loadReports?.onBegin();
     return attempt;
   }
 

@@ -40,6 +40,8 @@ export class LoadReports {
   #sentAt = Number.NEGATIVE_INFINITY;
   /** True while LOAD_EVERY_MS delays a LOAD frame. */
   #isPending = false;
+  /** True if an attempt began since the engine's load was last read. */
+  #isUnread = false;
   /**
    * `#lastSent`: number of requests in the last LOAD. `#after`: number of LOADs that still have to be sent after the
    * end of the last attempt.
@@ -58,6 +60,23 @@ export class LoadReports {
 
   disconnect(): void {
     this.#link = undefined;
+  }
+
+  /** Call when an attempt begins. The engine gets the request first. Its load is read at the head, or at a tick. */
+  onBegin(): void {
+    this.#isUnread = true;
+  }
+
+  /** Call when the engine has answered. */
+  onHead(): void {
+    this.#readOnce();
+    this.send();
+  }
+
+  #readOnce(): void {
+    if (!this.#isUnread) return;
+    this.#isUnread = false;
+    this.#counter.look();
   }
 
   /** Call when an attempt has ended. */
@@ -80,6 +99,7 @@ export class LoadReports {
 
   /** @param running number of this gateway's attempts at the engine */
   tick(now: number, running: number): void {
+    this.#readOnce();
     const since = now - this.#sentAt;
     if (this.#isPending && since >= LOAD_EVERY_MS) return this.send();
     if (since < LOAD_INTERVAL_MS) return;

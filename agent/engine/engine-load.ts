@@ -1,4 +1,5 @@
 /** The engine's load, from its `/metrics` if it has that, and from the requests that this agent sent to it. */
+import { setImmediate } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
@@ -139,7 +140,6 @@ export class LoadMeter {
 
   begin(): void {
     this.#own++;
-    this.look();
   }
 
   end(): void {
@@ -246,6 +246,8 @@ export class LoadMeter {
   }
 
   async #read({ origin, pathPrefix, key }: EngineTarget): Promise<void> {
+    // The frames of this turn of the event loop, such as the response that caused this reading, are sent first.
+    await setImmediate();
     const own = this.#own;
     const background = this.#background();
     try {

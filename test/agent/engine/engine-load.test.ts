@@ -86,6 +86,7 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
     () => `vllm:num_requests_running 1\nvllm:generation_tokens_total{engine="0"} ${written}\n`,
   );
   meter.begin();
+  meter.look();
   await meter.settled();
   expect(meter.current.tokensPerSecond, 'one look tells no rate').toBeUndefined();
   written += 300;
@@ -109,6 +110,7 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
 it('adds to the engine’s word what came and went since', async () => {
   const { meter, asked } = await engineWith(() => 'vllm:num_requests_running 5\nvllm:num_requests_waiting 2\n');
   meter.begin();
+  meter.look();
   await meter.settled();
   expect(meter.current).toEqual({ running: 5, waiting: 2 });
   meter.begin();
@@ -122,6 +124,7 @@ it('adds to the engine’s word what came and went since', async () => {
 it('counts for itself where the engine has no metrics, and does not go on asking', async () => {
   const { meter, asked } = await engineWith(() => undefined);
   for (let n = 0; n < 3; n++) meter.begin();
+  meter.look();
   await meter.settled();
   expect(meter.current).toEqual({ running: 3, waiting: 0 });
   for (let n = 0; n < 3; n++) meter.end();
