@@ -22,10 +22,6 @@ export class AvoidedNodes {
   /** When each session stops being avoided; the oldest entry is first. */
   readonly #until = new Map<string, number>();
 
-  get size(): number {
-    return this.#until.size;
-  }
-
   add(session: string, until: number): void {
     this.#until.delete(session);
     this.#until.set(session, until);
@@ -36,6 +32,11 @@ export class AvoidedNodes {
   /** Call when a path to the node was found. */
   delete(session: string): void {
     this.#until.delete(session);
+  }
+
+  /** The sessions that are avoided. */
+  sessions(now: number): string[] {
+    return [...this.#until.keys()].filter((session) => this.has(session, now));
   }
 
   has(session: string, now: number): boolean {

@@ -89,7 +89,7 @@ export class IngressHost implements Host<IngressCaller> {
       retries: new RetryBudget(),
       busy: options.queues.busyNodes,
       refused: new BusyNodes(REFUSED_MS),
-      avoided: (now) => (this.#avoided.size === 0 ? undefined : (node) => this.#avoided.has(node.session, now)),
+      avoided: (now) => this.#avoided.sessions(now),
     };
     this.#record = {
       ...NULL_RECORDER,

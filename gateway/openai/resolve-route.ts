@@ -11,10 +11,10 @@ import { type ColdModels, readStartWait } from '../../shared/proxy/cold-model.ts
 import { routedRequest } from '../../shared/proxy/policy-input.ts';
 import type { Route } from '../../shared/proxy/proxy-host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
-import type { Candidate } from '../../shared/routing/candidates.ts';
+import { type Candidate, candidatePool, NO_REQUIREMENTS } from '../../shared/routing/candidates.ts';
 import type { RoutingQuery } from '../../shared/routing/choose-node.ts';
-import type { NodeIndex } from '../../shared/routing/node-index.ts';
-import { isTrusted, type Trust } from '../../shared/routing/trusted-providers.ts';
+import { isServing, type NodeIndex } from '../../shared/routing/node-index.ts';
+import type { Trust } from '../../shared/routing/trusted-providers.ts';
 import type { Account } from '../accounts/account.ts';
 import { type GatewaySettings, settingsOf, timeoutsOf } from '../accounts/gateway-settings.ts';
 import { catalogueEntryOf, hasAccess, lifecycleHeaders } from '../accounts/model-access.ts';
@@ -125,7 +125,7 @@ function withCold(
 }
 
 function isServedTo(nodes: Pick<NodeIndex, 'model'>, model: string, trust: Trust): boolean {
-  return nodes.model(model)?.ready.some((entry) => isTrusted(trust, entry)) ?? false;
+  return candidatePool(nodes.model(model), trust, NO_REQUIREMENTS, 0).ready.length > 0;
 }
 
 interface RouteInput {
@@ -213,5 +213,5 @@ function mayBeNamed(settings: GatewaySettings, account: Account, model: string, 
 }
 
 export function servesAny(nodes: Pick<NodeIndex, 'model'>, models: readonly string[]): boolean {
-  return models.some((model) => nodes.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false);
+  return models.some((model) => isServing(nodes.model(model)));
 }

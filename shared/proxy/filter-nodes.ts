@@ -1,6 +1,7 @@
 /** Decides, before any node gets the request, whether the request can be sent, may wait for a node, or is refused. */
 import { ApiError } from '../openai/api-errors.ts';
 import { type RoutingQuery, unmetRequirements } from '../routing/choose-node.ts';
+import { isServing } from '../routing/node-index.ts';
 import { isTrusted } from '../routing/trusted-providers.ts';
 import { RESUME_WINDOW_MS } from '../wire/protocol-constants.ts';
 import { approximateDuration, coldStartWaitMs, findColdModel } from './cold-model.ts';
@@ -30,7 +31,7 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
     if (!waits) throw modelStartingError(start);
     return startWaitMs ?? route.waitMs;
   }
-  if (models.some((model) => isServed(route, model))) return route.waitMs;
+  if (models.some((model) => isServing(route.nodes.model(model)))) return route.waitMs;
   if (!models.some((model) => isKnown(route, model))) {
     throw new ApiError('model_not_found', `The model '${route.request.model}' does not exist here.`, {
       param: 'model',
@@ -46,7 +47,7 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
 export function routingQuery(
   { request, fallbacks, demand, policyFor, trust, only }: Route,
   clock: Pick<HostClock, 'now' | 'random'>,
-  more: Pick<RoutingQuery, 'isAvoided' | 'among'> = {},
+  more: Pick<RoutingQuery, 'avoided' | 'among'> = {},
 ): RoutingQuery {
   const fixed = { request, fallbacks, demand, policyFor, trust, only, lostLatelyMs: RESUME_WINDOW_MS };
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
@@ -102,10 +103,6 @@ function modelGoneError(model: string, goneMs: number): ApiError {
 
 function isKnown(route: Route, model: string): boolean {
   return route.nodes.model(model) !== undefined || route.expects(model) || route.cold?.find(model) !== undefined;
-}
-
-function isServed({ nodes }: Route, model: string): boolean {
-  return nodes.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
 }
 
 export function noCapacityError(model: string): ApiError {

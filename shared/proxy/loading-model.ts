@@ -1,7 +1,8 @@
 /** The wait for a model that is still being loaded, and the error that a client gets for it. */
 import { ApiError, retryAfter } from '../openai/api-errors.ts';
+import { isServedBy } from '../routing/candidates.ts';
 import { type ModelStart, modelStart, remainingMs } from '../routing/loading-models.ts';
-import type { NodeIndex } from '../routing/node-index.ts';
+import { isServing, type NodeIndex } from '../routing/node-index.ts';
 import type { Trust } from '../routing/trusted-providers.ts';
 
 /** Value of `retry-after` if no earlier start is known from which it can be estimated. */
@@ -17,10 +18,10 @@ export function findModelStart(
   trust: Trust,
   now: number,
 ): LocatedModelStart | undefined {
+  // Nearly every request ends here. What follows reads all sessions of the models.
+  if (models.some((model) => isServedBy(nodes.model(model), trust))) return undefined;
   const starts = models.map((model) => ({ model, start: modelStart(nodes.model(model), trust, now) }));
-  const isServed = models.some(
-    (model, at) => starts[at]?.start === undefined && nodes.model(model)?.all.some(({ state }) => state === 'SERVING'),
-  );
+  const isServed = models.some((model, at) => starts[at]?.start === undefined && isServing(nodes.model(model)));
   const first = starts.find(({ start }) => start !== undefined);
   if (isServed || first?.start === undefined) return undefined;
   return { model: first.model, ...first.start };

@@ -106,11 +106,8 @@ export interface NodeMemory {
   readonly busy: BusyNodes;
   /** Nodes with engines that refused a request; see REFUSED_MS. */
   readonly refused: BusyNodes;
-  /**
-   * Nodes that are avoided while others are available, in addition to those with an open breaker. Undefined: no further
-   * nodes.
-   */
-  avoided?(now: number): RoutingQuery['isAvoided'];
+  /** Sessions that are avoided while others are available, in addition to those with an open breaker. */
+  avoided?(now: number): readonly string[];
 }
 
 /** What is known about a request so far. The pipeline sets the fields, and the recorder reads them. */

@@ -38,10 +38,9 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
   choose(tried: ReadonlySet<string>): NodeChoice | undefined | Promise<NodeChoice | undefined> {
     const { host, route, entry, parsed } = this.#context;
     const { clock, memory } = host;
-    const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(parsed));
     const query = routingQuery(route, clock, {
       among: (candidates) => entry.selectCandidates(candidates, clock.now()),
-      isAvoided,
+      avoided: avoidedBy(memory, clock.now(), isRepeatable(parsed)),
     });
     return chooseNode(route.nodes, query, tried);
   }
@@ -133,13 +132,13 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
   }
 }
 
-/** Returns a predicate for the nodes that are avoided while others are available. */
-function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['isAvoided'] {
-  const { refused } = memory;
-  const isFailing = memory.breakers.avoided(now, mayProbe);
-  const isAvoided = memory.avoided?.(now);
-  if (isAvoided === undefined && refused.isEmpty(now)) return isFailing;
-  return (node) => refused.has(node.session, now) || isAvoided?.(node) === true || isFailing?.(node) === true;
+/** Returns the sessions of the nodes that are avoided while others are available. */
+function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): RoutingQuery['avoided'] {
+  const refused = memory.refused.sessions(now);
+  const failing = memory.breakers.avoided(now, mayProbe);
+  const others = memory.avoided?.(now) ?? [];
+  if (refused.length + failing.length + others.length === 0) return undefined;
+  return new Set([...refused, ...failing, ...others]);
 }
 
 /** The context for the chosen model: the given context, or a copy with the route of the chosen fallback. */

@@ -42,6 +42,12 @@ export class BusyNodes {
     return true;
   }
 
+  /** The sessions of the nodes that are busy. */
+  sessions(now: number): string[] {
+    if (this.isEmpty(now)) return [];
+    return [...this.#until.keys()].filter((session) => this.has(session, now));
+  }
+
   has(session: string, now: number): boolean {
     return this.#isBusy(this.#until.get(session) ?? 0, now);
   }

@@ -135,12 +135,52 @@ export function candidatePool(
   return demand.words === '' ? pool : demanded(pool, nodes, demand, now);
 }
 
+/** True if a session that serves the model may see the request, whether or not the path to it was lost. */
+export function isServedBy(nodes: ModelNodes | undefined, trust: Trust): boolean {
+  if (nodes === undefined) return false;
+  const { ready, suspected } = trusted(nodes, trust);
+  return ready.length + suspected.length > 0;
+}
+
 /** The candidates that were not tried yet. Returns the list itself if none was tried. */
 export function withoutTried<T extends { readonly session: string }>(
   candidates: readonly T[],
   tried: ReadonlySet<string>,
 ): readonly T[] {
   return tried.size === 0 ? candidates : candidates.filter(({ session }) => !tried.has(session));
+}
+
+interface Remainder {
+  avoided: ReadonlySet<string>;
+  rest: readonly Candidate[];
+}
+
+/** Maximum number of remembered remainders per list. Requests with and without a right to probe avoid other nodes. */
+const REMAINDERS_MAX = 4;
+const remainders = new WeakMap<readonly Candidate[], Remainder[]>();
+
+/**
+ * The candidates that are not avoided. Requests that avoid the same sessions get the same array, so what policies
+ * remember by list stays valid while a breaker is open.
+ */
+export function withoutAvoided(
+  candidates: readonly Candidate[],
+  avoided: ReadonlySet<string> | undefined,
+): readonly Candidate[] {
+  if (avoided === undefined) return candidates;
+  const known = remainders.get(candidates) ?? [];
+  const same = known.find((one) => isSameSet(one.avoided, avoided));
+  if (same !== undefined) return same.rest;
+  const others = candidates.filter(({ session }) => !avoided.has(session));
+  const rest = others.length === candidates.length ? candidates : others;
+  remainders.set(candidates, [{ avoided, rest }, ...known].slice(0, REMAINDERS_MAX));
+  return rest;
+}
+
+function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
+  if (one.size !== other.size) return false;
+  for (const member of one) if (!other.has(member)) return false;
+  return true;
 }
 
 /** When the node's registry record last changed, in milliseconds since 1970. */

@@ -4,12 +4,12 @@ import {
   candidatePool,
   changedAt,
   type NodeRequirements,
+  withoutAvoided,
   withoutTried,
 } from './candidates.ts';
 import { describeOffers } from './describe-offers.ts';
 import type { LiveNode } from './live-nodes.ts';
 import type { NodeIndex } from './node-index.ts';
-import { satisfies } from './requirements.ts';
 import type { RequestOutcome } from './retry-policy.ts';
 import type { Policy, RoutedRequest } from './routing-policy.ts';
 import { isTrusted, type Trust } from './trusted-providers.ts';
@@ -27,8 +27,8 @@ export interface RoutingQuery {
    * absent, all may be chosen.
    */
   only?: ((candidate: Candidate) => boolean) | undefined;
-  /** True for nodes that are avoided while others are available. If absent, no node is avoided. */
-  isAvoided?: ((candidate: Candidate) => boolean) | undefined;
+  /** Sessions that are avoided while others are available. If absent, no node is avoided. */
+  avoided?: ReadonlySet<string> | undefined;
   /**
    * Returns those of the candidates that may get the request now. If it returns none, the request waits. If absent, all
    * may get it.
@@ -90,12 +90,12 @@ function chooseFor(
   model: string,
   tried: ReadonlySet<string>,
 ): NodeChoice | undefined {
-  const { trust, demand, now, lostLatelyMs } = question;
+  const { trust, demand, avoided, now, lostLatelyMs } = question;
   const pool = among(candidatePool(index.model(model), trust, demand, now), question.only);
   const ready = withoutTried(pool.ready, tried);
-  const well = notAvoided(ready, question);
+  const well = withoutAvoided(ready, avoided);
   const lists: (readonly Candidate[])[] = well.length > 0 ? [well] : [ready];
-  if (pool.preferred !== pool.ready) lists.unshift(notAvoided(withoutTried(pool.preferred, tried), question));
+  if (pool.preferred !== pool.ready) lists.unshift(withoutAvoided(withoutTried(pool.preferred, tried), avoided));
   if (ready.length === 0) {
     lists.push(withoutTried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
   }
@@ -117,10 +117,6 @@ function among(pool: CandidatePool, only: RoutingQuery['only']): CandidatePool {
   const ready = pool.ready.filter(only);
   const preferred = pool.preferred === pool.ready ? ready : pool.preferred.filter(only);
   return { ready, preferred, suspected: pool.suspected.filter(only) };
-}
-
-function notAvoided(candidates: readonly Candidate[], { isAvoided }: RoutingQuery): readonly Candidate[] {
-  return isAvoided === undefined ? candidates : candidates.filter((candidate) => !isAvoided(candidate));
 }
 
 /** Records that the request is sent. Call `requestEnded` exactly once for each call. */
@@ -147,9 +143,10 @@ export function unmetRequirements(index: NodeIndex, question: RoutingQuery): str
   if (demand.require.length === 0) return undefined;
   const instead: string[] = [];
   for (const model of [request.model, ...fallbacks]) {
+    const met = candidatePool(index.model(model), trust, demand, now);
+    if (met.ready.length + met.suspected.length > 0) return undefined;
     const { ready = [], suspected = [] } = index.model(model) ?? {};
     const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
-    if (may.some((entry) => satisfies(entry, demand.require, model, now))) return undefined;
     if (may.length > 0) instead.push(`'${model}' is served ${describeOffers(may, demand.require, model, now)}`);
   }
   return instead.length === 0 ? undefined : instead.join('; ');

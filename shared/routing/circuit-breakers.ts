@@ -69,16 +69,15 @@ export class CircuitBreakers {
   }
 
   /**
-   * Returns a predicate for the nodes that are avoided while others are available. Undefined if no node is avoided.
+   * Returns the sessions of the nodes that are avoided while others are available.
    * @param mayProbe true if the request can be sent again, so that it may serve as a probe
    */
-  avoided(now: number, mayProbe: boolean): ((node: { readonly session: string }) => boolean) | undefined {
-    const { tripped } = this.#live;
-    if (tripped.size === 0) return undefined;
-    return ({ session }) => {
-      const breaker = tripped.get(session);
-      return breaker !== undefined && (isOpen(breaker, now) || !mayProbe || this.#isProbed(session, now));
-    };
+  avoided(now: number, mayProbe: boolean): string[] {
+    const sessions: string[] = [];
+    for (const [session, breaker] of this.#live.tripped) {
+      if (isOpen(breaker, now) || !mayProbe || this.#isProbed(session, now)) sessions.push(session);
+    }
+    return sessions;
   }
 
   #isProbed(session: string, now: number): boolean {

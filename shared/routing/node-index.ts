@@ -47,6 +47,15 @@ export interface ModelNodes {
   readonly live: LiveNodes;
 }
 
+/**
+ * True if a session serves, whether or not it can take a request now. While one can, this takes constant time, and not
+ * as long as the list of sessions that left.
+ */
+export function isServing(nodes: ModelNodes | undefined): boolean {
+  if (nodes === undefined) return false;
+  return nodes.ready.length + nodes.suspected.length > 0 || nodes.all.some(({ state }) => state === 'SERVING');
+}
+
 interface Bags extends ModelNodes {
   version: number;
   readonly bags: { ready: Bag; suspected: Bag; all: Bag };

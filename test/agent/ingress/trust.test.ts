@@ -139,7 +139,7 @@ it('no choice is ever outside the trust set or short of the requirements, on any
               trust,
               demand,
               policyFor: () => randomPolicy,
-              isAvoided: ({ session }) => avoided.has(session, now),
+              avoided: new Set(avoided.sessions(now)),
               lostLatelyMs: RESUME_WINDOW_MS,
               now,
               random: () => luck,

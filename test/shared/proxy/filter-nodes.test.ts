@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { filter } from '../../../shared/proxy/filter-nodes.ts';
 import { handleRequest } from '../../../shared/proxy/handle-request.ts';
+import type { ModelNodes, NodeIndex } from '../../../shared/routing/node-index.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf } from './fake-host.ts';
@@ -27,13 +28,37 @@ test('a model that is served passes, and is known', () => {
   expect(info).toMatchObject({ known: true });
 });
 
+test('the check of a request reads no list of all sessions, which may have thousands that left', () => {
+  const host = new FakeHost();
+  for (let n = 0; n < 5; n++) host.add(entry(`left${n}`, { state: 'LEFT', connected: false }), 'gone');
+  host.add(entry('a'), ['data: [DONE]\n\n']);
+  const route = host.resolve(requestOf({ whole: '{"model":"m"}' }), 'key', {
+    ...{ model: 'm', streaming: false, edits: [], metadata: {}, unseen: false, release: () => {} },
+    body: { kind: 'kept', bytes: new Uint8Array(0) },
+  });
+  let reads = 0;
+  const listed = new Proxy(host.nodes.model('m') as ModelNodes, {
+    get: (nodes, name) => {
+      if (name === 'all') reads++;
+      return Reflect.get(nodes, name);
+    },
+  });
+  const nodes = { model: () => listed } as unknown as NodeIndex;
+  filter({ ...route, nodes }, { clientRequestId: 'r', name: 'n', startedAt: 0 }, host);
+  expect(reads).toBe(0);
+});
+
 test('what no node has is refused at once, though nodes serve the model and requests may wait', async () => {
   const host = new FakeHost();
   host.add(entry('a'), ['data: [DONE]\n\n']);
   const resolve = host.resolve.bind(host);
   host.resolve = (...args) => {
     const route = resolve(...args);
-    return { ...route, waitMs: 60_000, demand: { ...route.demand, require: parseRequirements('gpu=H100') } };
+    return {
+      ...route,
+      waitMs: 60_000,
+      demand: { require: parseRequirements('gpu=H100'), prefer: [], words: 'gpu=H100' },
+    };
   };
   expect(await codeFor(host, 'm')).toBe('requirement_not_met');
 });

@@ -12,6 +12,7 @@ import {
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
+import type { Policy } from '../../../shared/routing/routing-policy.ts';
 import { decideTrust } from '../../../shared/routing/trusted-providers.ts';
 import { entry } from './support.ts';
 
@@ -55,9 +56,34 @@ const gpu = (name: string) => ({
 
 test('healthy nodes come first, then avoided ones, and a node with a lost path only if there is no other', () => {
   const index = indexOf(entry('avoided'), entry('well'), entry('lost', { suspected: true }));
-  const asked = question({ isAvoided: ({ session }) => session === 'avoided' });
+  const asked = question({ avoided: new Set(['avoided']) });
   expect(order(index, asked)).toEqual(['well', 'avoided', 'lost']);
   expect(order(index, { ...asked, now: NOW + 60_000 })).toEqual(['well', 'avoided']);
+});
+
+test('requests that avoid the same nodes get the same list, so what policies remember by list stays valid', () => {
+  const index = indexOf(entry('a'), entry('b'), entry('failing'));
+  const lists: (readonly Candidate[])[] = [];
+  const recording: Policy = {
+    ...randomPolicy,
+    pick: (candidates) => {
+      lists.push(candidates);
+      return candidates[0];
+    },
+  };
+  const ask = (...avoided: string[]) =>
+    chooseNode(index, question({ avoided: new Set(avoided), policyFor: () => recording }), new Set());
+  for (const sessions of [['failing'], ['failing'], ['b'], ['failing'], ['of another model']]) ask(...sessions);
+  expect(
+    lists.map((list) =>
+      list
+        .map(({ session }) => session)
+        .sort()
+        .join(' '),
+    ),
+  ).toEqual([...['a b', 'a b', 'a failing', 'a b', 'a b failing']]);
+  expect(lists[1]).toBe(lists[0]);
+  expect(lists[3]).toBe(lists[0]);
 });
 
 test('what is preferred comes first, and all the others after it', () => {

@@ -39,7 +39,7 @@ class Gateway {
   }
 
   avoids(session: string, mayProbe = true, isolate = 0): boolean {
-    return this.#at(isolate).breakers.avoided(this.now, mayProbe)?.({ session }) ?? false;
+    return this.#at(isolate).breakers.avoided(this.now, mayProbe).includes(session);
   }
 
   state(session: string): string {
