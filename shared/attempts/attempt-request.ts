@@ -60,8 +60,8 @@ export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 export interface AttemptHead {
   headers: HeaderList;
   /**
-   * `forwardMs`: milliseconds from the start of the attempt to the node's acknowledgment. `engineMs`: milliseconds from
-   * the acknowledgment to the engine's response head.
+   * `forwardMs`: milliseconds to the node and back. `engineMs`: milliseconds from the start of the node's request to
+   * the engine until its response head.
    */
   forwardMs: number;
   engineMs: number;

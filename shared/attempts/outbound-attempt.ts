@@ -63,6 +63,7 @@ export class OutboundAttempt {
   #sentAt = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
+  #headAt = 0;
   #finished = false;
   #failure: AttemptFailure | undefined;
   /** The reason for a break, if the reader must first get the data that arrived before the break. */
@@ -222,6 +223,7 @@ export class OutboundAttempt {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);
       case 'head':
+        if (this.#head === undefined) this.#headAt = this.#host.now();
         this.#head ??= frame;
         return;
       case 'data':
@@ -321,10 +323,20 @@ export class OutboundAttempt {
   }
 
   #answerTo({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): ResultOf<'stream'> {
-    const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
+    const engineMs = engineTenths / 10;
     const load = this.#host.load?.();
-    const head = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
+    const head = { headers, forwardMs: this.#forwardMs(engineMs), engineMs, ...(load === undefined ? {} : { load }) };
     return { kind: 'stream', status, head, open: () => this.answer.open() };
+  }
+
+  /**
+   * Milliseconds to the node and back. The acknowledgment may wait at the node for the head, and then contains the
+   * engine's time. The head without the engine's time does not, except after a claim: the engine began before it.
+   */
+  #forwardMs(engineMs: number): number {
+    const untilAccepted = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
+    if (this.request.resume) return untilAccepted;
+    return Math.min(untilAccepted, Math.max(0, this.#headAt - this.openedAt - engineMs));
   }
 
   /**

@@ -59,6 +59,29 @@ it('a partial answer waits for its node, and fails where that node does not come
   expect(told).toMatchObject([{ kind: 'failure', code: 'lost' }]);
 });
 
+it.each([
+  { how: 'shares a message with the head of a fast engine', acceptedAt: 8, headAt: 8, engineMs: 3 },
+  { how: 'waited at the node for a slow engine', acceptedAt: 10, headAt: 45, engineMs: 40 },
+  { how: 'came at once', acceptedAt: 5, headAt: 50, engineMs: 40 },
+])('the round trip contains neither the engine nor the wait of an acknowledgment that $how', (times) => {
+  const { acceptedAt, headAt, engineMs } = times;
+  let now = 0;
+  const clock = () => now;
+  const host = { now: clock, patientNow: clock, onFirstByte: () => {}, onOver: () => {}, renumber: () => 2 };
+  const request = { endpoint: 1, acceptMs: 1_000, answerOffset: 0, edits: [], headers: [] };
+  const upstream = new OutboundAttempt(1, request as never, null, { ...host, accepts: newAcceptTimeout() });
+  const told: AttemptResult[] = [];
+  upstream.attachCaller((result) => told.push(result));
+  const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
+  upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+  now = acceptedAt;
+  upstream.onFrame({ type: 'accept', stream: 1, bodyOffset: 0, bodyDone: true });
+  now = headAt;
+  upstream.onFrame({ type: 'head', stream: 1, status: 200, engineTenths: 10 * engineMs, headers: [] });
+  upstream.onMessageEnd();
+  expect(told).toMatchObject([{ head: { forwardMs: 5, engineMs } }]);
+});
+
 /**
  * Opens attempts at one node, which acknowledges each after this many milliseconds, or never. Returns after how long
  * each unanswered one was given up.
