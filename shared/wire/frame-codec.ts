@@ -51,8 +51,14 @@ export function writeFrame(out: FrameWriter, frame: Frame, previous: number | un
 
 function numberOf(frame: Frame): number {
   if (frame.type === 'report' && frame.timings !== undefined) return TIMED_REPORT_FRAME;
-  return FRAME_TYPES.indexOf(frame.type);
+  return NUMBERS[frame.type];
 }
+
+/** The first number of each type. A report has a second one, with timings. */
+const NUMBERS = Object.fromEntries(FRAME_TYPES.map((type, number) => [type, number] as const).toReversed()) as Record<
+  Frame['type'],
+  number
+>;
 
 /** Returns a message that contains only this frame. */
 export function encodeFrame(frame: Frame): Uint8Array {

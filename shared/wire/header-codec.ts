@@ -32,8 +32,13 @@ const TABLE: HeaderList = [
   ['x-request-id', ''],
 ];
 
-const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));
-const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [string, number][]);
+/** The entries of each name of the table: the index of its first entry, and the index of each value. */
+const NAMES = new Map<string, { first: number; values: Map<string, number> }>();
+for (const [index, [name, value]] of TABLE.entries()) {
+  const known = NAMES.get(name);
+  if (known === undefined) NAMES.set(name, { first: index, values: new Map([[value, index]]) });
+  else known.values.set(value, index);
+}
 
 /**
  * Encoding per header: `0 name value`; `2k+1` for the name and value of entry k; or `2k+2 value` for the name of entry
@@ -42,17 +47,17 @@ const NAMES = new Map(TABLE.map(([name], index) => [name, index]).reverse() as [
 export function writeHeaders(out: FrameWriter, headers: HeaderList): void {
   out.varint(headers.length);
   for (const [name, value] of headers) {
-    const pair = PAIRS.get(`${name}:${value}`);
+    const known = NAMES.get(name);
+    const pair = known?.values.get(value);
     if (pair !== undefined) {
       out.varint(2 * pair + 1);
       continue;
     }
-    const known = NAMES.get(name);
     if (known === undefined) {
       out.varint(0);
       out.text(name);
     } else {
-      out.varint(2 * known + 2);
+      out.varint(2 * known.first + 2);
     }
     out.text(value);
   }

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
 import { FrameWriter } from '../../../shared/wire/frame-writer.ts';
-import { type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
+import { FRAME_TYPES, type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
 import { TIMED_REPORT_FRAME } from '../../../shared/wire/protocol-constants.ts';
 import { NO_USAGE, type ReportedTimings } from '../../../shared/wire/reported-usage.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
@@ -114,6 +114,15 @@ function read(message: Uint8Array): Frame[] {
   readFrames(message, (one) => frames.push(one));
   return frames;
 }
+
+test('a frame is written without a search in the list of types', () => {
+  const search = vi.spyOn(FRAME_TYPES as unknown as string[], 'indexOf');
+  const out = new FrameWriter();
+  writeFrame(out, { type: 'prefixes', of: 1, blocks: new Uint8Array(0) }, undefined);
+  expect(out.take()[0]).toBe(24);
+  expect(search).not.toHaveBeenCalled();
+  search.mockRestore();
+});
 
 describe('frames', () => {
   test('any sequence of frames is read as it was written', () => {
