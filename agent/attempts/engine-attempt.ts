@@ -223,7 +223,8 @@ export class EngineAttempt {
     const sealedHeaders = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: sealedHeaders };
     this.#host.onHead(status);
-    this.#link?.put(this.#head);
+    // Engines write a stream's head and its first token separately, often without a pause.
+    this.#link?.putSoon(this.#head);
   }
 
   #onData(chunk: Uint8Array): void {

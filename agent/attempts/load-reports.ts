@@ -92,9 +92,9 @@ export class LoadReports {
     if (this.#isPending) return;
     this.#sentAt = now;
     const { tokensPerSecond, ...load } = this.#counter.current;
-    if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
+    if (tokensPerSecond !== undefined && this.#readsRate) this.#link.putSoon({ type: 'rate', tokensPerSecond });
     this.#lastSent = load.running + load.waiting;
-    this.#link.put({ type: 'load', ...load });
+    this.#link.putSoon({ type: 'load', ...load });
   }
 
   /** @param running number of this gateway's attempts at the engine */

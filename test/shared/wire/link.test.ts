@@ -55,6 +55,27 @@ describe('a link', () => {
     expect(framesOf(messages).map(({ type }) => type)).toEqual(['accept', 'data', 'end']);
   });
 
+  test('lets a head wait one turn for the data that follows it, and no longer', () => {
+    const { link, turn } = caught();
+    const head: Frame = { type: 'head', stream: 7, status: 200, engineTenths: 1, headers: [] };
+    const outgoing = new OutboundStream();
+    link.attach(7, sender(outgoing, 7));
+    link.putSoon(head);
+    expect(turn()).toEqual([]);
+    outgoing.push(new Uint8Array(10));
+    link.kick(7);
+    const together = turn();
+    expect(together).toHaveLength(1);
+    expect(framesOf(together).map(({ type }) => type)).toEqual(['head', 'data']);
+    link.putSoon(head);
+    expect(turn()).toEqual([]);
+    expect(framesOf(turn()).map(({ type }) => type)).toEqual(['head']);
+    link.putSoon(head);
+    link.put({ type: 'end', stream: 7, offset: 10 });
+    expect(turn()).toHaveLength(1);
+    expect(turn(), 'nothing is left to send').toEqual([]);
+  });
+
   test('holds frames back while the socket is busy and sends them merged when it drains', () => {
     const { link, turn, state } = caught();
     state.busy = true;
