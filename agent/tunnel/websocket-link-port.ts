@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
+import { LazyFlush } from './lazy-flush.ts';
 import { MaskedFrameWriter } from './masked-frame-writer.ts';
 
 /**
@@ -8,9 +9,6 @@ import { MaskedFrameWriter } from './masked-frame-writer.ts';
  * be merged.
  */
 const BUSY_BYTES = 256 * 1024;
-
-/** How long an acknowledgment waits so that it can share a message with a response. The gateway allows a second. */
-const LAZY_MS = 5;
 
 /**
  * A `ws` socket as a link's port.
@@ -21,7 +19,7 @@ const LAZY_MS = 5;
 export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
   const frames = new MaskedFrameWriter();
   let busy = false;
-  let lazy: NodeJS.Timeout | undefined;
+  const lazy = new LazyFlush();
   const written = (): void => {
     if (!busy || raw.writableLength >= BUSY_BYTES / 2) return;
     busy = false;
@@ -30,6 +28,7 @@ export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () =>
   return {
     send: (message) => {
       if (socket.readyState !== socket.OPEN) return; // no frame may follow a close frame
+      lazy.sent();
       const { frame, release } = frames.make(message);
       raw.write(frame, () => {
         release();
@@ -43,12 +42,6 @@ export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () =>
     // Runs when all sockets were read in this turn of the event loop. So all frames that answer those reads share a
     // message.
     schedule: (flush) => setImmediate(flush),
-    later: (flush) => {
-      if (lazy !== undefined) return;
-      lazy = setTimeout(() => {
-        lazy = undefined;
-        flush();
-      }, LAZY_MS);
-    },
+    later: (flush) => lazy.later(flush),
   };
 }
