@@ -1,7 +1,8 @@
 /**
- * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a
- * free node), forward (to the agent and back), engine (until its response head), return (the rest of the time until
- * the head arrived here), other. A Worker's clock does not advance while it computes, so a stage without I/O shows as 0 there.
+ * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (wait for a free
+ * node), forward (to the agent and back), engine (until the engine's response head), return (the rest of the time until
+ * the head arrived here), other. A Worker's clock does not advance while the Worker computes, so a stage without I/O is
+ * 0 there.
  */
 export class StageTimer {
   readonly #start: number;
