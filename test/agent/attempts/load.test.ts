@@ -73,7 +73,7 @@ test.each([undefined, 24])('a gateway that reads frames up to %s gets LOAD alone
   expect(socket.all('rate')).toEqual([]);
 });
 
-/** An agent with the real meter at an engine that records what it is asked, and answers requests by `answer`. */
+/** An agent with the real meter. Its engine records the paths of requests, and answers them with `answer`. */
 async function meteredAgent(answer: (response: ServerResponse) => void) {
   const asked: string[] = [];
   const server = createServer((request, response) => {
