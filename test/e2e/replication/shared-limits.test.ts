@@ -7,7 +7,7 @@ import { LimitsObject } from '../../../gateway/accounts/limits/limits-object.ts'
 import type { Env } from '../../../gateway/env.ts';
 import { ReadSql } from '../../../gateway/hosts/node/object-storage.ts';
 import { IdempotentCalls } from '../../../gateway/hosts/node/replication/idempotent-calls.ts';
-import { followerLimits } from '../../../gateway/hosts/node/replication/shared-limits.ts';
+import { followerLimits, primaryLimits } from '../../../gateway/hosts/node/replication/shared-limits.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import type { ObjectContext, ObjectNamespace } from '../../../gateway/platform/object-context.ts';
 
@@ -53,6 +53,18 @@ function follower(answer: (n: number) => unknown, alone: () => boolean = () => f
 const lost = () => {
   throw new Error('the answer did not come in time');
 };
+
+test('requests of one subject share one stub, so that its calls can be optimized', () => {
+  const getByName = vi.fn((_subject: string) => ({}));
+  const limits = primaryLimits(
+    { getByName } as unknown as ObjectNamespace<LimitsObject>,
+    () => undefined,
+    () => {},
+  );
+  expect(limits.getByName('key_1')).toBe(limits.getByName('key_1'));
+  expect(limits.getByName('key_2')).not.toBe(limits.getByName('key_1'));
+  expect(getByName).toHaveBeenCalledTimes(2);
+});
 
 test('a question whose answer was lost counts once', async () => {
   const { reserve, own, first, asked } = follower((n) => n < 2 && lost());

@@ -163,15 +163,27 @@ async function withPart(
   };
 }
 
-/** Returns `own` with some methods of each object replaced. */
+/** Maximum number of remembered stubs, about as many as the subjects that send requests in the same minutes. */
+const STUBS_MAX = 4_096;
+
+/**
+ * Returns `own` with some methods of each object replaced. Stubs are remembered, because V8 optimizes no call of an
+ * object with a new prototype.
+ */
 function overriding(
   own: LimitsObjects,
   methods: (name: string, stub: LimitsStub) => Partial<LimitsStub>,
 ): LimitsObjects {
+  const stubs = new Map<string, LimitsStub>();
   return {
     getByName: (name) => {
+      const known = stubs.get(name);
+      if (known !== undefined) return known;
       const stub = own.getByName(name);
-      return Object.assign(Object.create(stub) as LimitsStub, methods(name, stub));
+      const made = Object.assign(Object.create(stub) as LimitsStub, methods(name, stub));
+      if (stubs.size >= STUBS_MAX) stubs.clear();
+      stubs.set(name, made);
+      return made;
     },
   };
 }
