@@ -78,7 +78,7 @@ class Question:
             raise SealClientError("not_opened", "The evidence is too long.")
         for kind, value in self._opener.push(piece):
             if kind == "note":
-                raise SealClientError("gateway", f"The gateway reports, without a signature: {str(value)[:500]}")
+                raise SealClientError("gateway", f"The gateway says (no node signed this, so it may be false): {str(value)[:500]}")
             if kind == "head" and isinstance(value, dict) and value["status"] != 200:
                 raise SealClientError("not_opened", f"The node returned no evidence: HTTP {value['status']}.")
             if isinstance(value, bytes):

@@ -52,7 +52,7 @@ def _answer(response: httpx.Response, first: tuple[str, object], stream: object)
 def _bytes_of(event: tuple[str, object]) -> bytes:
     kind, value = event
     if kind == "note":
-        raise SealClientError("gateway", f"The gateway reports, without a signature: {str(value)[:500]}")
+        raise SealClientError("gateway", f"The gateway says (no node signed this, so it may be false): {str(value)[:500]}")
     return value if isinstance(value, bytes) else b""
 
 
