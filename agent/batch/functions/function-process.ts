@@ -19,12 +19,6 @@ import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
 import { HARNESS } from './python-harness.ts';
 
 /**
- * Page size of Linux on x86-64. Only the memory limit depends on it; a kernel with larger pages, as on some arm64
- * machines, allows more memory than the limit.
- */
-const PAGE_BYTES = 4_096;
-
-/**
  * Resident memory of a process group in bytes, from proc(5); 0 without /proc. Pages that two of its processes share
  * count twice.
  */
@@ -38,12 +32,14 @@ function groupMemoryBytes(group: number): number {
   return pids.reduce((sum, pid) => sum + residentOf(pid, group), 0);
 }
 
-/** `pid (comm) state ppid pgrp …`; the resident pages are field 24. */
+/** Resident memory in bytes of a process, if it belongs to the group; otherwise 0. */
 function residentOf(pid: string, group: number): number {
   try {
+    // `pid (comm) state ppid pgrp …`
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return Number(fields[2]) === group ? Number(fields[21]) * PAGE_BYTES : 0;
+    if (Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2]) !== group) return 0;
+    // In kB. `stat` counts pages, and some arm64 machines have pages of 64 KiB.
+    return Number(/^VmRSS:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1_024;
   } catch {
     return 0;
   }
