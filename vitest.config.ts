@@ -19,16 +19,7 @@ const ONE_FILE_AT_A_TIME = [
   'release',
 ];
 /** Their modules have no state that a test of another file could see, so they are loaded once for all files. */
-const SHARED_MODULES: readonly string[] = [
-  'shared',
-  'node',
-  'sim',
-  'scheduler',
-  'factory',
-  'research',
-  'agent',
-  'conformance',
-];
+const SHARED_MODULES: readonly string[] = ['shared', 'node', 'sim', 'scheduler', 'factory', 'research'];
 
 /** One project per folder that needs its own runtime or its own permissions. */
 const nodeProject = (name: string) => ({
@@ -36,11 +27,7 @@ const nodeProject = (name: string) => ({
     ...LIMITS,
     name,
     include: [`test/${name}/**/*.test.ts`],
-    setupFiles: [
-      './test/support/cpu-time.ts',
-      './test/support/own-modules.ts',
-      ...(name === 'conformance' ? ['./test/conformance/setup.ts'] : []),
-    ],
+    setupFiles: ['./test/support/cpu-time.ts', ...(name === 'conformance' ? ['./test/conformance/setup.ts'] : [])],
     environment: 'node' as const,
     env: { ...LIMITS.env, NODE_COMPILE_CACHE: COMPILE_CACHE },
     isolate: !SHARED_MODULES.includes(name),
