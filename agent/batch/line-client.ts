@@ -23,7 +23,7 @@ const POLL_MS = 30_000;
 
 export type LineAnswer =
   | { kind: 'answered'; status: number; body: string }
-  /** The engine's answer is invalid or too late. Another attempt may succeed. */
+  /** The endpoint is unknown, or the engine's answer is invalid or too late. Another attempt may succeed. */
   | { kind: 'failed'; why: string }
   /** The engine cannot be reached, so the line did not cause the failure. */
   | { kind: 'gone'; why: string }

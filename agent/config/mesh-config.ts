@@ -60,7 +60,7 @@ export const MESH_SETTINGS = {
   offerRelay: switchSetting({
     flag: 'offer-relay',
     env: 'OTELA_OFFER_RELAY',
-    help: "relay between agents that cannot reach each other; also forward agents with the same join token to this agent's gateways",
+    help: 'relay between agents that cannot reach each other; also forward the gateway connections of agents with the same join token',
   }),
 };
 

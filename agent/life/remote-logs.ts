@@ -75,8 +75,9 @@ export class RemoteLogs {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
     const trouble = await archiveLogTail(directory, session, text);
-    if (trouble === undefined) log(`its log was saved to ${join(directory, `otela-${session}.log`)}`);
-    else log(`its log cannot be saved in ${directory}: ${trouble}`);
+    if (trouble === undefined)
+      log(`the log of session ${session} was saved to ${join(directory, `otela-${session}.log`)}`);
+    else log(`the log of session ${session} cannot be saved in ${directory}: ${trouble}`);
   }
 
   #clean(text: string, maxBytes: number): string {

@@ -73,7 +73,7 @@ export class Blob {
 
   /**
    * Opens a blob to fill. Pieces of a previous process are read again, and kept as far as they are valid.
-   * @param whole the hasher's number for the digest of the whole blob; 0: none
+   * @param whole id of the running digest of the whole blob in `hasher`; 0: no such digest
    */
   static async partial(
     key: string,

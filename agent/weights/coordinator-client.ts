@@ -12,21 +12,14 @@ import {
 import { chooseCoordinator } from '../../shared/weights/choose-coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import type { WeightsAccess } from './blob-access.ts';
+import { SettleDelay } from './settle-delay.ts';
 import type { WeightsClient } from './weights-client.ts';
 import { asWeightsError } from './weights-error.ts';
 import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
-/**
- * How long a coordinator lets no node read the source after the nearby nodes last changed. Nodes that start together
- * find each other within this time; earlier, several of them would read the source.
- */
+/** How long a coordinator lets no node read the source after the nearby nodes last changed. */
 const SETTLE_MS = 2_000;
-/**
- * Maximum delay of a read of the source by SETTLE_MS, counted from the first question. It applies if nodes join or
- * leave all the time.
- */
-const SETTLE_MAX_MS = 10_000;
 /** Interval at which a node reports what it holds, shorter than the coordinator's lease. */
 const ANNOUNCE_MS = 40_000;
 /**
@@ -68,8 +61,7 @@ export class CoordinatorClient {
   readonly #private: Coordinator;
   readonly #stop = new AbortController();
   readonly #startedAt = performance.now();
-  /** When each shard was first asked for. Bounded by the number of shards. */
-  readonly #firstAskedAt = new Map<string, number>();
+  readonly #settleDelay: SettleDelay;
   #nearby: ReadonlySet<string> = new Set();
   #providerSessions: ReadonlySet<string> = new Set();
   #nearAt = Number.NaN;
@@ -78,6 +70,7 @@ export class CoordinatorClient {
 
   constructor(options: CoordinatorClientOptions) {
     this.#options = options;
+    this.#settleDelay = new SettleDelay(options.settleMs ?? SETTLE_MS);
     const fanout = options.fanout ?? FANOUT;
     const isAlive = (session: string) => session === options.peers.self()?.session || this.#nearPeers().has(session);
     this.#shared = new Coordinator({ fanout, lives: isAlive });
@@ -132,12 +125,8 @@ export class CoordinatorClient {
   }
 
   #settled(blob: string, now: number): boolean {
-    const { peers, settleMs = SETTLE_MS } = this.#options;
-    const shard = blob.slice(0, SHARD_DIGITS);
-    const first = this.#firstAskedAt.get(shard) ?? now;
-    this.#firstAskedAt.set(shard, first);
-    const quiet = now - Math.max(peers.changedAt(), this.#startedAt) >= settleMs;
-    return quiet || now - first >= SETTLE_MAX_MS;
+    const changedAt = Math.max(this.#options.peers.changedAt(), this.#startedAt);
+    return this.#settleDelay.isSettled(blob.slice(0, SHARD_DIGITS), now, changedAt);
   }
 
   /**

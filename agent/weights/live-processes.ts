@@ -2,8 +2,8 @@
  * Decides which of the processes that share a directory are alive. The kernel knows the processes of this machine.
  * Processes elsewhere (on a shared file system, with a volume that moved to another host, in a container on this host)
  * each write a heartbeat file into the directory. Its age is read by the file system's clock, so that no two machines'
- * clocks are compared. Since the file system's clock may jump, a process counts as gone only if this process also saw
- * its file unchanged for a while.
+ * clocks are compared. Since the file system's clock may jump, a process with a heartbeat file counts as gone only if
+ * this process also saw its file unchanged for a while. A process without a file counts as gone immediately.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, readFileSync, readlinkSync } from 'node:fs';

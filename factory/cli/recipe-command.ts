@@ -84,7 +84,8 @@ function engineOf(name: string): EngineKind {
 
 /**
  * Finds the fewest GPUs whose memory holds the weights and the contexts.
- * @throws UsageError that names the GPU count that came closest
+ * @throws UsageError with the context that fits on the most GPUs, or with the planner's message if the weights fit on
+ * no number of GPUs
  */
 async function smallest(
   model: string,

@@ -28,7 +28,7 @@ const GONE_AFTER_LISTS = 4;
 const LEFT_AFTER_LISTS = 2;
 /**
  * A running job that has served counts as lost if no gateway has had its node for this long. An agent may reconnect
- * within this time.
+ * within this time. Also the default of a recipe's `ready_within`.
  */
 const LOST_AFTER_MS = 600_000;
 const SUBMISSIONS_RETENTION_MS = 3_600_000;

@@ -85,7 +85,8 @@ async function views({ config, launchers }: RoundDependencies): Promise<Map<stri
     try {
       const [jobs, capacity] = await Promise.all([
         launcher.list(prefix),
-        // Idle GPUs only affect the order of the places. If they are unknown, the order of the file is used.
+        // Idle GPUs only decide which cluster and recipe are tried first. If they are unknown, the order in
+        // factory.toml is used.
         launcher.capacity().catch(() => undefined),
       ]);
       return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];

@@ -44,8 +44,8 @@ export function isUnchanged(key: Key): SQL<boolean> {
 }
 
 /**
- * SQL for the name of a key's successor, or NULL if the key already has a successor, or was changed. So the second of
- * two concurrent rotations fails.
+ * SQL for the name of the new key in a rotation: the old key's name, or NULL if the old key was already rotated or
+ * changed. The table refuses NULL, so the second of two concurrent rotations fails.
  */
 export function nameIfUnchanged(old: Key): SQL<string> {
   const next = sql`(SELECT 1 FROM ${apiKeys} WHERE ${eq(apiKeys.rotatedFrom, old.id)})`;

@@ -33,11 +33,11 @@ const efficiencySchema = z.object({
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
   /**
-   * Efficiency by precision of the weights, for precisions in which products reach other shares of their peak than the
-   * values above.
+   * Efficiency by precision of the weights, for precisions in which matrix products reach other shares of their peak
+   * than the values above.
    */
   products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
-  /** As `products`, for the grouped products of routed experts. */
+  /** As `products`, for the grouped matrix products (grouped GEMM) of routed experts. */
   experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   fitted: z.string(),
 });

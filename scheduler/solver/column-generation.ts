@@ -59,7 +59,7 @@ export class Columns {
     );
   }
 
-  /** Adds the configurations of `other` that still serve their model. */
+  /** Adds the configurations of `other`. `#add` omits those that no longer serve their model's demand. */
   adopt(other: Columns): void {
     for (const { model, used } of other.#columns) this.#add(model, new Map(used));
   }

@@ -7,7 +7,10 @@ import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poo
 export type Goal =
   /** Fewest GPUs or lowest cost, with every request served. */
   | { kind: 'replicas' }
-  /** Least waiting, with at least `share` of every model's requests served; 1: the whole demand can be served. */
+  /**
+   * Least waiting, while at least `share` of every model's requests is served. `share` is 1 if the whole demand can be
+   * served.
+   */
   | { kind: 'latency'; share: number }
   /** The largest share of its demand that every model reaches, up to `most`. */
   | { kind: 'share'; most: number }

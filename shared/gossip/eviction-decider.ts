@@ -44,7 +44,7 @@ export class EvictionDecider {
   /** When each session's tunnel closed. For sessions that a new gateway still waits for, a time in the future. */
   readonly #absent = new Map<string, number>();
   readonly #suspects = new Map<string, Suspect>();
-  /** Running examinations. At most TRIALS_MAX; others wait. */
+  /** Running examinations. At most EXAMINATIONS_MAX; others wait. */
   readonly #examinations = new Map<string, Examination>();
   readonly #sent = new Map<number, { examination: Examination; witness: PeerId }>();
   /** When members became suspected, by cluster: at most 4,096 times within `freezeWindowMs`. */

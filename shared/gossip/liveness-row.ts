@@ -27,7 +27,7 @@ export interface LivenessRow {
   announced: Liveness;
 }
 
-/** A row without accusations. */
+/** The row of a node that is not suspected. */
 export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,

@@ -41,7 +41,7 @@ const RETRY_AFTER_DEFAULT_MS = 30_000;
 /** Maximum of `retry-after`. After this time the client asks again and gets a new estimate. */
 const RETRY_MAX_MS = 3_600_000;
 
-/** The first cold model of the route. Undefined if one of its models is served, or none is cold. */
+/** The first model of the route that is cold now; undefined if none is. */
 export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 'fallbacks'>): ColdModel | undefined {
   const { cold } = route;
   if (cold === undefined) return undefined;

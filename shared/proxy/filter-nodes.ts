@@ -67,7 +67,10 @@ export function isWorthWaiting(route: Route, error: ApiError): boolean {
   return (route.mayWait?.(error) ?? true) && mayBecomeServed(route);
 }
 
-/** True if an allowed node served a model of the route before, or the operator expects one, or one is being started. */
+/**
+ * For a cold model: true unless its start failed too often. Otherwise true if an allowed node served a model of the
+ * route before, or if the operator expects one.
+ */
 function mayBecomeServed(route: Route): boolean {
   const cold = findColdModel(route);
   if (cold !== undefined) return cold.state !== 'resting';

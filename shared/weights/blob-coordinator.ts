@@ -168,8 +168,8 @@ export class Coordinator {
   }
 
   /**
-   * The member's current parent, unless the member avoids it or it leads to no root. If parents were chosen anew, the
-   * tree would be rebuilt with each question and never transfer a byte.
+   * The member's current parent, unless the member avoids it or it leads to no root. If each request of a
+   * member chose a new parent, the tree would be rebuilt each time, and no byte would be transferred.
    */
   #currentParent(
     members: ReadonlyMap<string, Member>,

@@ -87,7 +87,7 @@ export type Frame =
   /**
    * The engine's token counts. `name` is sent only if the stream's object may no longer exist, because an existing
    * object already knows the attempt's name. `timings` are sent only together with `name`, and only to a peer that
-   * reads TIMED_REPORT.
+   * reads TIMED_REPORT_FRAME.
    */
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored, so the agent can delete them. */
@@ -122,7 +122,7 @@ export type Frame =
    * A deployment order (shared/deployment). An empty order asks which engines run and which orders the agent accepts.
    */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
-  /** The reply to a deployment order as JSON; see shared/deployment/answer. */
+  /** The reply to a deployment order as JSON; see shared/deployment/order-reply.ts. */
   | { type: 'deployed'; sequence: number; json: string }
   /**
    * Digests of the prompt that arrived on stream `of`: the SHA-256 of each full block of 16 token ids, concatenated.

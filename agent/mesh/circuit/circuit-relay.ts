@@ -227,7 +227,7 @@ export class CircuitRelay {
    */
   async callOwn(session: string): Promise<Duplex> {
     const reservation = this.#claim(session);
-    if (reservation === undefined) throw new ChannelError('unreachable', `${session} has no reservation here`);
+    if (reservation === undefined) throw new ChannelError('unreachable', `${session} does not accept circuits here`);
     await this.#call(reservation);
     return reservation.socket;
   }

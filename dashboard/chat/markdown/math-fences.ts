@@ -24,7 +24,10 @@ export function withMathFences(text: string, streaming: boolean): string {
     .join('');
 }
 
-/** The source of an incomplete formula is shown as code, because it cannot be rendered. */
+/**
+ * Puts displayed formulas on lines of their own between `$$`. While the text is streaming, an incomplete last formula is
+ * shown as code, because it cannot be rendered.
+ */
 function fenced(part: string, streaming: boolean): string {
   const last = [...part.matchAll(DISPLAY)].at(-1);
   const end = last === undefined ? 0 : last.index + last[0].length;

@@ -1,4 +1,4 @@
-/** List, find, write and delete routes for tables with one row per model. */
+/** Lists, finds, writes and deletes rows of a table with one row per model. */
 import { asc, count, eq, ne } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';

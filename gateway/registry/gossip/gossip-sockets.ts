@@ -96,7 +96,7 @@ export class GossipSockets extends ProvenSockets<Delegate> {
 
   #read(delegate: Delegate, message: string | ArrayBuffer): void {
     if (typeof message === 'string' || message.byteLength > MESSAGE_MAX_BYTES)
-      throw new WireError('bad_frame', 'the message contains no frames');
+      throw new WireError('bad_frame', `the message is text, or is longer than ${MESSAGE_MAX_BYTES} bytes`);
     delegate.meter.begin();
     readFrames(new Uint8Array(message), (frame) => this.#onFrame(delegate, frame));
   }

@@ -48,7 +48,7 @@ export class FastPathConnection {
   #taken: ConnectionTakeover | undefined;
   #rest: NodeJS.Timeout | undefined;
   #asked = false;
-  /** Bytes that were read and discarded. */
+  /** Pipelined bytes that were discarded during a response. */
   #dropped = 0;
   /**
    * True if the last response was sent. Further input is discarded, because a part of a request could look like a

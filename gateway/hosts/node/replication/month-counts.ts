@@ -19,8 +19,9 @@ const PAGE_COUNTS = 50_000;
 /** Maximum size of one answer. A follower refuses an answer above LINK_ANSWER_MAX_BYTES. */
 const PAGE_BYTES = LINK_ANSWER_MAX_BYTES / 2;
 /**
- * Maximum counts in one item that is handed over. The primary refuses an item above 8 MiB, and a refused item would
- * block all later items. One count has at most 3.2 KB, because JSON writes a control character of its id as six bytes.
+ * Maximum number of counts in one message to the new primary, which refuses messages above 8 MiB; a refused message
+ * would block all later ones. A count takes at most 3.2 KB as JSON, which writes a control character of its id as six
+ * bytes.
  */
 const HANDED_OVER_MAX = 2_000;
 const RETRY_MS = 5_000;

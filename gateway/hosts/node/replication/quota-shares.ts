@@ -7,7 +7,7 @@ import { GPU_METER_PREFIX, modelMeter, PROJECT_METER, userMeter } from '../../..
 import type { Reservation } from '../../../accounts/limits/limiter.ts';
 import { type Limits, limitsOfModel } from '../../../settings/limits-schema.ts';
 
-/** Part of each limit for disconnected followers; several followers divide it. */
+/** The part of each limit that disconnected followers may use together. The primary has the rest. */
 const FOLLOWERS_SHARE = 0.5;
 
 /** A share of limits. Followers' shares are rounded down, and the primary has the rest. */

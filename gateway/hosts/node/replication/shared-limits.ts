@@ -59,7 +59,10 @@ interface FollowersLimits {
   pause(ms: number): Promise<void>;
   /** Returns milliseconds of a monotonic clock. */
   now(): number;
-  /** Resolves when the usage that was recorded here as the primary was handed over. Later usage waits for it. */
+  /**
+   * Resolves when the usage that this gateway recorded while it was the primary was sent to the new primary. Later usage
+   * waits for it.
+   */
   settled(): Promise<void>;
   note(subject: string): void;
   /** Stores items on disk, to be sent to the primary. */
@@ -84,8 +87,8 @@ export function followerLimits(own: LimitsObjects, options: FollowersLimits): Li
           return (await options.ask(subject, 'reserve', [asked], once)) as LimitVerdict;
         } catch (error) {
           if (await options.alone()) return withPart(stub, asked, options.part());
-          // While the primary has contact with this gateway, it uses the whole limit. If this gateway also used its
-          // share, the limit would be exceeded.
+          // The primary still counts this gateway as connected, and grants the whole limit. If this gateway already
+          // used its share, the limit would be exceeded, so it asks the primary again.
           if (options.now() - from > PRIMARY_TIMEOUT_MS) {
             // The primary may have granted the request. Without this release it would count the request for an hour.
             options.ask(subject, 'release', [asked.name, 0]).catch(() => {});
