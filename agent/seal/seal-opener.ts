@@ -27,7 +27,7 @@ import {
   SEAL_TO_HEADER,
 } from '../../shared/seal/hpke-suite.ts';
 import { readEnvelope, readStamp, requestInfo, timingProblem } from '../../shared/seal/request-binding.ts';
-import { splitChunks } from '../../shared/seal/request-chunks.ts';
+import { splitChunks } from '../../shared/seal/request-framing.ts';
 import { SealError } from '../../shared/seal/seal-error.ts';
 import { type Headers, readRequestContent } from '../../shared/seal/sealed-plaintext.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';

@@ -13,7 +13,7 @@ export function withModelName(clear: ClearRequest, model: string, believes: bool
     throw new SealClientError('alias', `${says}: name the model itself, or allow aliases. Nothing was sent.`);
   const { model: at } = scanJson(clear.body);
   if (at === undefined)
-    throw new SealClientError('not_sealable', `${says}; that name cannot be written into this form.`);
+    throw new SealClientError('not_sealable', `${says}; the body has no member "model" that can be replaced.`);
   const edited = new EditedBody([modelNameEdit(at, model)]);
   return { ...clear, model, body: concatBytes(...edited.push(clear.body), ...edited.end()) };
 }

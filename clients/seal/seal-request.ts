@@ -24,7 +24,7 @@ import {
 } from '../../shared/seal/hpke-suite.ts';
 import { concatBytes } from '../../shared/seal/portable-bytes.ts';
 import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/request-binding.ts';
-import { joinChunks } from '../../shared/seal/request-chunks.ts';
+import { joinChunks } from '../../shared/seal/request-framing.ts';
 import { prependHead, type Headers as SealedHeaders } from '../../shared/seal/sealed-plaintext.ts';
 import type { SealNode } from './pinned-candidates.ts';
 

@@ -4,13 +4,13 @@ import type { CatalogueModel } from '../parts/model-catalog.ts';
 import { t } from '../texts/index.ts';
 import { IconButton } from '../ui/button.tsx';
 import { Columns2, SlidersHorizontal, SquarePen } from '../ui/icons.ts';
-import type { ConversationModel } from './conversation-model.ts';
 import { ModelPicker } from './model-picker.tsx';
+import type { OpenConversation } from './open-conversation.ts';
 
 const texts = t.chat;
 
 interface ConversationHeadProps {
-  model: ConversationModel;
+  model: OpenConversation;
   title: string;
   /** The requested model; if two models are compared, the first one. */
   asked: string;

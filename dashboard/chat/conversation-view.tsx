@@ -11,9 +11,9 @@ import { useStable } from '../ui/use-stable-callback.ts';
 import { isDefault, SEALED } from './chat-settings.ts';
 import { Composer, type ComposerHandle } from './composer.tsx';
 import { ConversationHead } from './conversation-head.tsx';
-import type { ConversationModel } from './conversation-model.ts';
 import type { ConversationStore } from './conversation-store.ts';
 import { ModelPicker } from './model-picker.tsx';
+import type { OpenConversation } from './open-conversation.ts';
 import { SettingsDialog } from './settings-dialog.tsx';
 import { ThreadView } from './thread-view.tsx';
 import { useConversation } from './use-conversations.ts';
@@ -22,7 +22,7 @@ import { NO_ACTIONS, useTurnActions } from './use-turn-actions.ts';
 const texts = t.chat;
 
 interface ConversationViewProps {
-  model: ConversationModel;
+  model: OpenConversation;
   store: ConversationStore;
   begin: () => void;
   /** Called after the list changed. */
@@ -160,7 +160,7 @@ export function ConversationView({
 }
 
 interface NoticesProps {
-  model: ConversationModel;
+  model: OpenConversation;
   fromLink: boolean;
   unavailable: boolean;
   openSettings: () => void;

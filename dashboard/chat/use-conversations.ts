@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { isDefault, settingsOfLink } from './chat-settings.ts';
-import { ConversationModel, newConversation, settled } from './conversation-model.ts';
 import type { ConversationStore, Summary } from './conversation-store.ts';
+import { newConversation, OpenConversation, settled } from './open-conversation.ts';
 
 /**
  * The list, updated as tabs change it; undefined until it is read. `failed`: this browser stores nothing for the page,
@@ -18,8 +18,8 @@ export function useSummaries(store: ConversationStore) {
   return { summaries, failed, load };
 }
 
-interface OpenConversation {
-  model: ConversationModel | undefined;
+interface OpenedConversation {
+  model: OpenConversation | undefined;
   /** True if this browser does not have the requested conversation. */
   missing: boolean;
   /** True if a link chose the settings, and not the user. The page then says so. */
@@ -30,26 +30,30 @@ interface OpenConversation {
  * The conversation that the page's address names; without an id, a new one with the settings of the query. Leaving it
  * aborts its running answers, because no user would read them.
  */
-export function useOpenConversation(store: ConversationStore, id: string | undefined, query: string): OpenConversation {
-  const [open, setOpen] = useState<OpenConversation>({ model: undefined, missing: false, fromLink: false });
-  const current = useRef<ConversationModel>(undefined);
+export function useOpenConversation(
+  store: ConversationStore,
+  id: string | undefined,
+  query: string,
+): OpenedConversation {
+  const [open, setOpen] = useState<OpenedConversation>({ model: undefined, missing: false, fromLink: false });
+  const current = useRef<OpenConversation>(undefined);
   useEffect(() => {
     // The open conversation got this id when its first question was sent.
     if (current.current !== undefined && current.current.conversation.id === id) return;
     current.current?.close();
     current.current = undefined;
     let isGone = false;
-    const show = (model: ConversationModel | undefined, fromLink: boolean) => {
+    const show = (model: OpenConversation | undefined, fromLink: boolean) => {
       current.current = model;
       setOpen({ model, missing: model === undefined, fromLink });
     };
     if (id === undefined) {
       const { models, settings } = settingsOfLink(new URLSearchParams(query));
-      show(new ConversationModel(store, newConversation(models, settings)), !isDefault(settings));
+      show(new OpenConversation(store, newConversation(models, settings)), !isDefault(settings));
       return;
     }
     store.get(id).then(
-      (found) => isGone || show(found && new ConversationModel(store, settled(found), true), false),
+      (found) => isGone || show(found && new OpenConversation(store, settled(found), true), false),
       () => isGone || show(undefined, false),
     );
     return () => {
@@ -75,6 +79,6 @@ export function useOpenConversation(store: ConversationStore, id: string | undef
 }
 
 /** Renders again after each change of a conversation. */
-export function useConversation(model: ConversationModel) {
+export function useConversation(model: OpenConversation) {
   return useSyncExternalStore(model.subscribe, () => model.conversation);
 }

@@ -3,14 +3,14 @@ import { useLocation } from 'wouter';
 import { useStable } from '../ui/use-stable-callback.ts';
 import type { ComposerHandle, Draft } from './composer.tsx';
 import { shownTurns } from './conversation.ts';
-import type { ConversationModel } from './conversation-model.ts';
+import type { OpenConversation } from './open-conversation.ts';
 import type { TurnActions } from './turn-view.tsx';
 import { useConversation } from './use-conversations.ts';
 
 export const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, again: () => undefined };
 
 /** Sends, edits, repeats and stops turns. `composer` shows the text of the turn that is edited. */
-export function useTurnActions(model: ConversationModel, composer: RefObject<ComposerHandle | null>) {
+export function useTurnActions(model: OpenConversation, composer: RefObject<ComposerHandle | null>) {
   const { id: conversation, threads } = useConversation(model);
   const [, navigate] = useLocation();
   const [editing, setEditing] = useState<string>();
@@ -56,7 +56,7 @@ export function useTurnActions(model: ConversationModel, composer: RefObject<Com
 const POPUPS = '[role=dialog], [role=alertdialog], [role=menu], [role=listbox]';
 
 /** Escape stops an answer, regardless of the focus. */
-function useStopByEscape(model: ConversationModel, editing: boolean): void {
+function useStopByEscape(model: OpenConversation, editing: boolean): void {
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       const inPopup = event.target instanceof Element && event.target.closest(POPUPS) !== null;

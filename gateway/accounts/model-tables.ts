@@ -2,7 +2,7 @@
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/node-weights.ts';
-import { MODEL_CLASSES } from '../settings/model-classes.ts';
+import { MODEL_CLASSES } from '../settings/timeout-classes.ts';
 
 /** Settings of a model that differ from the gateway's defaults; NULL: the default. */
 export const modelSettings = sqliteTable('model_settings', {

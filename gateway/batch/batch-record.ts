@@ -3,7 +3,7 @@ import { type BatchStatus, initialTimes, transition } from '../../shared/batch/b
 import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
-import { Progress } from './batch-progress.ts';
+import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
 import {
   type BatchFunction,
@@ -44,7 +44,7 @@ export type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
 /** A stored batch, and every change to it. Synchronous, so that the changes of one call are committed together. */
 export class BatchRecord {
   readonly #rows: BatchRows;
-  readonly #progress = new Progress();
+  readonly #rates = new BatchRates();
   /**
    * Maximum bytes of all results together, and of each output file. Lines whose results exceed this maximum get an
    * error.
@@ -245,7 +245,7 @@ export class BatchRecord {
       usage.output += used.output;
       usage.reasoning += used.reasoning;
     }
-    this.#progress.add(nowMs, counted.length, usage.output - before.output);
+    this.#rates.add(nowMs, counted.length, usage.output - before.output);
     const { total, completed, failed: bad } = state.counts;
     this.#rows.state = {
       ...state,
@@ -267,7 +267,7 @@ export class BatchRecord {
   }
 
   linesPerS(nowMs: number): number {
-    return this.#progress.linesPerS(nowMs);
+    return this.#rates.linesPerS(nowMs);
   }
 
   /** Number of lines that were leased and became open again. */
@@ -292,7 +292,7 @@ export class BatchRecord {
         leased: leases.reduce((sum, { chunk }) => sum + chunk.lines, 0),
         nodes: new Set(leases.map(({ lease }) => lease.node)).size,
         waitingFor,
-        ...this.#progress.shown(nowMs, open),
+        ...this.#rates.shown(nowMs, open),
       },
     );
   }

@@ -5,7 +5,7 @@ import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/node-weights.ts';
 import { boundedRecord } from '../http/common-schemas.ts';
-import type { ModelClass } from './model-classes.ts';
+import type { ModelClass } from './timeout-classes.ts';
 
 const modelName = z.string().min(1).max(256);
 

@@ -4,7 +4,7 @@ import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/protocol-constants.ts';
-import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
+import { ReadConfirmations } from '../../shared/wire/read-confirmations.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import type { ObjectSocket, ObjectSockets } from '../platform/object-context.ts';
 import { type SocketAttachment, ticketOf } from '../registry/proven-sockets.ts';
@@ -76,7 +76,7 @@ export class AgentSocket {
   readonly link: Link;
   attachment: TunnelAttachment;
   readonly #host: AgentSocketHost;
-  readonly #receipts = new ReadReceipts(Math.random);
+  readonly #readConfirmations = new ReadConfirmations(Math.random);
   /** Payload bytes that had been sent when the last message was sent. */
   #payloadSent: number;
   #leave: (() => void) | undefined;
@@ -88,7 +88,7 @@ export class AgentSocket {
     this.#payloadSent = restored?.sent ?? 0;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
-      busy: () => false, // workerd does not show its queue: credit bounds payload, receipts bound the rest
+      busy: () => false, // workerd does not show its queue: credit limits payload, read confirmations limit the rest
       stuck: () => host.stuck(this), // never called, because `busy` is always false
       schedule: (flush: () => void) => host.sockets.schedule(flush),
     };
@@ -129,15 +129,15 @@ export class AgentSocket {
     }
     const payload = this.link.sent - this.#payloadSent;
     this.#payloadSent = this.link.sent;
-    const nonce = this.#receipts.sent(message.length - payload);
+    const nonce = this.#readConfirmations.sent(message.length - payload);
     if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.session });
     // The call is deferred, because the link is in the middle of sending.
-    if (this.#receipts.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
+    if (this.#readConfirmations.stuck) neverRejects(Promise.resolve().then(() => this.#host.stuck(this)));
   }
 
   /** Handles PROBED. Returns false if it is not the answer to the probe that checks whether the agent reads. */
   confirmed(nonce: number): boolean {
-    return this.#receipts.answered(nonce);
+    return this.#readConfirmations.answered(nonce);
   }
 
   /** Reads a message. @throws WireError */

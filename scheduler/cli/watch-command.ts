@@ -8,10 +8,10 @@ import { replan } from '../live/replan.ts';
 import { type LookSummary, Triggers } from '../live/replan-triggers.ts';
 import type { Demand, Placement } from '../solver/planning-problem.ts';
 import { type FlagValues, numberFlag, textFlag } from './flags.ts';
-import { FOLLOW_FLAGS, follow } from './follow-command.ts';
 import { planText, whyText } from './plan-text.ts';
 import { type Outside, type PlanningSession, SESSION_FLAGS, sessionFrom } from './planning-session.ts';
 import { refuseRemoved } from './removed-commands.ts';
+import { FOLLOW_FLAGS, follow } from './watch-forecast.ts';
 
 interface WatchOutside extends Outside {
   /** Aborted to end the watch. */

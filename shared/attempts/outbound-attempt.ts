@@ -340,8 +340,8 @@ export class OutboundAttempt {
   }
 
   /**
-   * Call periodically with the host's `patientNow`. Ends the attempt if it was not acknowledged, resumed or attended to
-   * in time, or if the node has been silent for too long.
+   * Call periodically with the host's `patientNow`. Ends the attempt if the node did not acknowledge or resume it in time,
+   * if no caller attached to it in time, or if the node has been silent for too long.
    */
   tick(now: number): void {
     if (this.#finished) return;

@@ -24,7 +24,7 @@ export interface BatchError {
  */
 const CUSTOM_ID_MAX = 256;
 
-/** Maximum length of a restriction, the same as for ordinary requests (shared/openai/request-metadata.ts). */
+/** Maximum length of a restriction, the same as for ordinary requests (shared/openai/metadata-member.ts). */
 const RESTRICTION_MAX = 4_096;
 
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;

@@ -12,7 +12,7 @@ import {
   keyInOtherCase,
   knownKeyOf,
 } from './known-body-keys.ts';
-import { readMetadata } from './request-metadata.ts';
+import { readMetadata } from './metadata-member.ts';
 import { readSampling, type SamplingKey, type SamplingNumbers } from './sampling-parameters.ts';
 
 /** Byte range of a value in the body: `end` is the offset after the last byte. */

@@ -15,7 +15,7 @@ import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { isoTime, listSchema } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
 import { requireUser } from '../require-existing.ts';
-import { ModelRows, modelRowSchema } from './model-rows.ts';
+import { modelRowSchema, PerModelTable } from './per-model-table.ts';
 
 type Row = typeof catalogue.$inferSelect;
 
@@ -67,7 +67,7 @@ const entrySchema = z.object({
   updated_at: z.iso.datetime(),
 });
 
-const rows = new ModelRows(catalogue, 'catalogue', CATALOGUE_MAX, view);
+const rows = new PerModelTable(catalogue, 'catalogue', CATALOGUE_MAX, view);
 
 const ONE = `/catalogue/${modelParam('id')}`;
 

@@ -9,7 +9,7 @@ import { modelParam } from '../../http/route-description.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
-import { ModelRows, modelRowSchema } from './model-rows.ts';
+import { modelRowSchema, PerModelTable } from './per-model-table.ts';
 
 /** Maximum number of cards, because the catalog reads all of them in one query. */
 const CARDS_MAX = 500;
@@ -44,7 +44,7 @@ const putSchema = z.strictObject({
 
 const cardSchema = putSchema.extend({ object: z.literal('model_card'), id: z.string(), updated_at: z.iso.datetime() });
 
-const rows = new ModelRows(modelCards, 'model_card', CARDS_MAX, view);
+const rows = new PerModelTable(modelCards, 'model_card', CARDS_MAX, view);
 
 const ONE = `/model-cards/${modelParam('id')}`;
 

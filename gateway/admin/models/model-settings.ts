@@ -6,13 +6,13 @@ import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { MODEL_SETTINGS_MAX } from '../../accounts/gateway-settings.ts';
 import { modelSettings } from '../../accounts/model-tables.ts';
 import { modelParam } from '../../http/route-description.ts';
-import { MODEL_CLASSES } from '../../settings/model-classes.ts';
 import { maxRetriesSchema } from '../../settings/retry-settings.ts';
 import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../../settings/routing-settings.ts';
+import { MODEL_CLASSES } from '../../settings/timeout-classes.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema, policySchema } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
-import { ModelRows, modelRowSchema } from './model-rows.ts';
+import { modelRowSchema, PerModelTable } from './per-model-table.ts';
 
 /** A PUT replaces all settings: an absent field gets the gateway's default. */
 const putSchema = z.strictObject({
@@ -44,7 +44,7 @@ const settingsSchema = putSchema.extend({
 });
 const deletedSchema = z.object({ object: z.literal('model_settings'), id: z.string(), deleted: z.boolean() });
 
-const rows = new ModelRows(modelSettings, 'model', MODEL_SETTINGS_MAX, view);
+const rows = new PerModelTable(modelSettings, 'model', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
 const ONE = `/models/${modelParam('id')}`;

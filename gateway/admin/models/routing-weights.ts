@@ -9,7 +9,7 @@ import { kindSchema, kindsSchema, weightRuleSchema, weightsSchema } from '../../
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
-import { ModelRows, modelRowSchema } from './model-rows.ts';
+import { modelRowSchema, PerModelTable } from './per-model-table.ts';
 
 const putSchema = z.strictObject({ weights: weightsSchema, kinds: kindsSchema.optional() });
 const routingSchema = z.object({
@@ -21,7 +21,7 @@ const routingSchema = z.object({
 });
 const deletedSchema = z.object({ object: z.literal('routing'), model: z.string(), deleted: z.boolean() });
 
-const rows = new ModelRows(modelWeights, 'routing', MODEL_SETTINGS_MAX, view);
+const rows = new PerModelTable(modelWeights, 'routing', MODEL_SETTINGS_MAX, view);
 
 const OPERATOR = { role: 'operator' } as const;
 const ONE = `/routing/${modelParam('model')}`;

@@ -5,7 +5,7 @@ import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
-import { ReadReceipts } from '../../../shared/wire/read-receipts.ts';
+import { ReadConfirmations } from '../../../shared/wire/read-confirmations.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
 import { steadyNow } from '../../platform/steady-clock.ts';
@@ -34,7 +34,7 @@ interface Delegate {
   readonly session: string;
   readonly attachment: SocketAttachment;
   readonly meter: FrameMeter;
-  readonly receipts: ReadReceipts;
+  readonly receipts: ReadConfirmations;
 }
 
 interface GossipSocketEvents {
@@ -152,7 +152,7 @@ export class GossipSockets extends ProvenSockets<Delegate> {
 }
 
 function delegateOf(socket: ObjectSocket, session: string, attachment: SocketAttachment): Delegate {
-  const [meter, receipts] = [new FrameMeter(steadyNow), new ReadReceipts(Math.random)];
+  const [meter, receipts] = [new FrameMeter(steadyNow), new ReadConfirmations(Math.random)];
   return { socket, session, attachment, meter, receipts };
 }
 

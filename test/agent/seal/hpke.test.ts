@@ -13,7 +13,7 @@ import {
 import { KeyRing } from '../../../agent/seal/seal-key-ring.ts';
 import { ChunkNonces } from '../../../shared/seal/chunk-nonces.ts';
 import { AAD_CHUNK, AAD_FINAL, LABEL_KEY, LABEL_NONCE } from '../../../shared/seal/hpke-suite.ts';
-import { splitChunks } from '../../../shared/seal/request-chunks.ts';
+import { splitChunks } from '../../../shared/seal/request-framing.ts';
 
 const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'));
 const hex = (data: Uint8Array) => Buffer.from(data).toString('hex');

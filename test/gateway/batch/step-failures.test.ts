@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Progress } from '../../../gateway/batch/batch-progress.ts';
+import { BatchRates } from '../../../gateway/batch/batch-rates.ts';
 import { Obstacle } from '../../../gateway/batch/step-failures.ts';
 
 const NOW = 1_000_000_000_000;
@@ -13,7 +13,7 @@ test('an obstacle blocks for five seconds, and for no longer where the clock is 
 });
 
 test('the rate of lines is that since the clock was set back by an hour', () => {
-  const progress = new Progress();
+  const progress = new BatchRates();
   for (let s = 0; s <= 60; s++) progress.add(NOW + s * 1_000, 10, 0);
   const later = NOW - 3_600_000;
   for (let s = 0; s <= 20; s++) progress.add(later + s * 1_000, 1, 0);

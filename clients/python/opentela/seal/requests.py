@@ -59,7 +59,7 @@ class ClearRequest:
         if not believed:
             raise SealClientError("alias", f"{says}: name the model itself, or allow aliases. Nothing was sent.")
         if self.form:
-            raise SealClientError("not_sealable", f"{says}; that name cannot be written into this form. Nothing was sent.")
+            raise SealClientError("not_sealable", f"{says}; the body has no member 'model' that can be replaced. Nothing was sent.")
         self.model = model
         self.body = json.dumps({**json.loads(self.body), "model": model}, ensure_ascii=False).encode()
 

@@ -2,7 +2,7 @@
  * After this number of control bytes the peer must confirm that it has read them. This is rare enough to cost little,
  * and frequent enough to react before UNREAD_MAX_BYTES.
  */
-const RECEIPT_EVERY_BYTES = 64 * 1024;
+const CONFIRM_EVERY_BYTES = 64 * 1024;
 
 /**
  * Maximum number of unconfirmed control bytes: those of 5,000 openings in one second, and of the round trip of a slow
@@ -21,7 +21,7 @@ const NONCE_MIN = 2 ** 40;
  * WebSocket, without limit or notice. Credit limits DATA. To limit all other frames, a PROBE frame is sent after some
  * of them, in order. Its number is random, so a peer can answer it only after reading it.
  */
-export class ReadReceipts {
+export class ReadConfirmations {
   readonly #random: () => number;
   /** Number of bytes sent and not confirmed. */
   #unread = 0;
@@ -40,7 +40,7 @@ export class ReadReceipts {
   /** Call when `bytes` were passed to the runtime. Returns the nonce of a PROBE that must be sent now, if any. */
   sent(bytes: number): number | undefined {
     this.#unread += bytes;
-    if (this.#open !== undefined || this.#unread < RECEIPT_EVERY_BYTES) return undefined;
+    if (this.#open !== undefined || this.#unread < CONFIRM_EVERY_BYTES) return undefined;
     const nonce = NONCE_MIN + Math.floor(this.#random() * NONCE_MIN);
     this.#open = { nonce, confirms: this.#unread };
     return nonce;

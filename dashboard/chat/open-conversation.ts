@@ -48,7 +48,7 @@ export function newConversation(models: readonly string[], settings: ChatSetting
 /** A change of a turn at the next paint. */
 type Change = (turn: Turn) => Turn;
 
-export class ConversationModel {
+export class OpenConversation {
   readonly #store: ConversationStore;
   readonly #listeners = new Set<() => void>();
   /** Controllers that abort running answers, by the id of the answer's turn. At most one per thread. */

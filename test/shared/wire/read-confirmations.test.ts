@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { ReadReceipts, UNREAD_MAX_BYTES } from '../../../shared/wire/read-receipts.ts';
+import { ReadConfirmations, UNREAD_MAX_BYTES } from '../../../shared/wire/read-confirmations.ts';
 
 test('a peer that never answers is stuck within the bound and one message, and is asked once', () => {
-  const receipts = new ReadReceipts(Math.random);
+  const receipts = new ReadConfirmations(Math.random);
   let sent = 0;
   let asked = 0;
   while (!receipts.stuck) {
@@ -15,7 +15,7 @@ test('a peer that never answers is stuck within the bound and one message, and i
 });
 
 test('a peer that guesses the numbers of its answers is stuck as well', () => {
-  const receipts = new ReadReceipts(Math.random);
+  const receipts = new ReadConfirmations(Math.random);
   for (let n = 0; !receipts.stuck; n++) {
     receipts.sent(10_000);
     expect(receipts.answered(n)).toBe(false);
@@ -29,7 +29,7 @@ test('a peer that reads with any delay below the bound is never stuck', () => {
       fc.array(fc.integer({ min: 1, max: 60_000 }), { maxLength: 400 }),
       fc.integer({ min: 0, max: 60 }),
       (sizes, late) => {
-        const receipts = new ReadReceipts(Math.random);
+        const receipts = new ReadConfirmations(Math.random);
         const questions: { at: number; nonce: number }[] = [];
         sizes.forEach((size, at) => {
           const nonce = receipts.sent(size);

@@ -20,7 +20,7 @@ interface ModelRowChange<T extends ModelTable> {
   before: Row<T> | undefined;
 }
 
-export class ModelRows<T extends ModelTable> {
+export class PerModelTable<T extends ModelTable> {
   readonly #table: T;
   readonly #kind: string;
   readonly #max: number;

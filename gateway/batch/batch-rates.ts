@@ -4,7 +4,7 @@ import { isRecent } from '../../shared/timing/is-recent.ts';
 const SPAN_MS = 60_000;
 const STEP_MS = 5_000;
 
-export class Progress {
+export class BatchRates {
   /** Counts over time. At most SPAN_MS / STEP_MS + 1 entries. */
   readonly #steps: { at: number; lines: number; tokens: number }[] = [];
 
