@@ -145,7 +145,7 @@ describe('a trace', () => {
     ['{"timestamp": 1, "input_length": 5, "output_length": 6}\n{"timest', /line 2 \(mooncake\)/],
     ['a,b,c\n1,2,3\n', /not arrival_s,input,output nor a trace/],
     ['0,1,1\n0,-4,1\n', /line 2 \(plain\)/],
-    ['0,1,1\n2e9,4,1\n', /a request 2\.00e\+9 s after/],
+    ['0,1,1\n2e9,4,1\n', /a request arrives 2\.00e\+9 s after/],
   ])('%j is refused with the reason', (text, message) => {
     expect(() => readTrace(file(text))).toThrow(message);
   });
