@@ -3,8 +3,8 @@
  * so that on a small machine it takes processor time from nothing else. A request's prompt, which every gateway passes
  * on, says what it wants: `[bench unary]`, `[bench stream TOKENS RATE]` (rate 0: unpaced), `[bench paced SLOTS MS]` (at
  * most SLOTS concurrently, each takes MS; the others wait in order of arrival) or `[bench bytes N]`. `GET /asked`
- * returns the number of requests, and `GET /metrics` as much text as vLLM does. Each token carries the time of its write (CLOCK_MONOTONIC in µs, one clock for all
- * processes).
+ * returns the number of requests, and `GET /metrics` as much text as vLLM does. Each token carries the time of its
+ * write (CLOCK_MONOTONIC in µs, one clock for all processes).
  */
 import { createServer, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';

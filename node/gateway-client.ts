@@ -79,7 +79,10 @@ export class GatewayClient {
     return this.#base.origin;
   }
 
-  /** All four methods throw GatewayRefusalError, GatewayUnreachableError, and what the option `key` throws if it is a function. */
+  /**
+   * All four methods throw GatewayRefusalError, GatewayUnreachableError, and what the option `key` throws if it is a
+   * function.
+   */
   async get(path: string): Promise<unknown> {
     return this.#parse(path, await this.#send('GET', path));
   }

@@ -2,8 +2,8 @@
  * `npm test` runs the short form, which proves the product in minutes; `npm run test:all` adds the rest
  * (test/tiers.ts). `-- e2e netns` runs only these parts. `-- --changed` runs the form's files that can be affected by
  * the differences from main. `--ci`, used by .ci/run, runs the short form, and of the rest the files that can be
- * affected by the differences from the main of `origin`, or all if there is none. With `--begin-within MINUTES`, no file
- * of the long form begins later; those left out are listed, and count as skipped.
+ * affected by the differences from the main of `origin`, or all if there is none. With `--begin-within MINUTES`, no
+ * file of the long form begins later; those left out are listed, and count as skipped.
  *
  * Several runs of vitest run concurrently, the longest first, because tests mostly wait; the output of each is printed
  * when it ends.

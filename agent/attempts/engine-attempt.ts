@@ -17,10 +17,7 @@ import { relabelStream } from './mislabeled-stream.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts';
 
-/**
- * Maximum length of a body that this agent sends again without our `stream_options`. If a longer body is refused, the
- * gateway gets the refusal.
- */
+/** Maximum length of a body that is sent again without our `stream_options`. A longer one is not. */
 const RESEND_MAX_BYTES = 1024 * 1024;
 
 /** The engine's response is not read further while this many bytes of it wait for credit. */
@@ -76,15 +73,9 @@ export class EngineAttempt {
   #reported = false;
   #paused = false;
   #startedAt = 0;
-  /**
-   * When the engine last took a byte of the request, sent a byte of the response, or was allowed to send again after a
-   * pause.
-   */
+  /** When the engine last took or sent a byte, or was allowed to send again after a pause. */
   #progressAt = 0;
-  /**
-   * True if a byte of the response's body arrived. vLLM and SGLang send the head of a stream immediately, long before
-   * its first token.
-   */
+  /** True if a byte of the response's body arrived. Engines send the head of a stream long before its first token. */
   #started = false;
   /** Milliseconds from `#startedAt` to the first byte of the response's body; 0 before that. */
   #firstMs = 0;

@@ -7,7 +7,9 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineEvents } from './engine-call.ts';
 
 const JSON_TYPE = /^application\/json\b/i;
-/** First bytes of an event stream: `data`, `event`, `id`, `retry`, a comment, a byte order mark. No JSON value has one. */
+/**
+ * First bytes of an event stream: `data`, `event`, `id`, `retry`, a comment, a byte order mark. No JSON value has one.
+ */
 const FIRST_BYTES: ReadonlySet<number> = new Set([...Buffer.from('deir:'), 0xef]);
 
 /**

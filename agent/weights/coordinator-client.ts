@@ -115,8 +115,8 @@ export class CoordinatorClient {
 
   /**
    * Answers another node's questions.
-   * @param providerOnly true if the questions concern data for nodes of one provider, and the asking node belongs to that
-   * provider
+   * @param providerOnly true if the questions concern data for nodes of one provider, and the asking node belongs to
+   * that provider
    */
   answer(session: string, questions: readonly CoordinatorQuestion[], providerOnly: boolean): CoordinatorAnswer[] {
     const now = performance.now();

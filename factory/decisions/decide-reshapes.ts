@@ -11,8 +11,8 @@ import type { Memory } from './persisted-state.ts';
 import { shapeDifference } from './shape-difference.ts';
 
 /**
- * Frees agents for missing shapes of the plan: ends surplus jobs of the same model, and of other planned models. At most
- * `wave` jobs of a model change at a time.
+ * Frees agents for missing shapes of the plan: ends surplus jobs of the same model, and of other planned models. At
+ * most `wave` jobs of a model change at a time.
  * @param begun models for which a job starts in this round
  */
 export function decideReshapes(

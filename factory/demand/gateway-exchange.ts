@@ -33,7 +33,8 @@ const BACKOFF = { minMs: 1_000, maxMs: 60_000 };
 /** Minimum time between two reports that interrupt a held exchange. */
 const REPORT_MIN_MS = 1_000;
 /**
- * Minimum time between two exchanges. Without it, the factory would ask in a loop while the demand changes all the time.
+ * Minimum time between two exchanges. Without it, the factory would ask in a loop while the demand changes all the
+ * time.
  */
 const EXCHANGE_MIN_MS = 500;
 /** Maximum age of an answer at which its time spans, such as a node's idle time, are still used. */

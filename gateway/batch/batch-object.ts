@@ -85,10 +85,7 @@ export class BatchObject extends GatewayObject {
     await this.#wake();
   }
 
-  /**
-   * Called by the sweep over all batches: continues a batch that lost its alarm, and saves the summary of an ended
-   * batch if saving it failed.
-   */
+  /** For the sweep over all batches: continues a batch that lost its alarm, or saves the summary of an ended one. */
   async nudge(): Promise<void> {
     const { spec } = this.#record;
     if (spec === undefined) return;

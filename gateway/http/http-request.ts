@@ -5,8 +5,8 @@ import type { ProxyResponse } from '../../shared/proxy/proxy-http-types.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 
 /**
- * Returns a stream with writes that finish when the reader has taken the bytes: nothing is buffered between the two ends.
- * workerd has such a stream that runs without JavaScript for each chunk; on other hosts it is a standard
+ * Returns a stream with writes that finish when the reader has taken the bytes: nothing is buffered between the two
+ * ends. workerd has such a stream that runs without JavaScript for each chunk; on other hosts it is a standard
  * TransformStream.
  */
 function pipe(): { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> } {

@@ -15,7 +15,8 @@ interface SweepPoint {
   /** Tokens of each response. */
   output: number;
   /**
-   * The measured figure. tpot: median ms per token after the first. throughput: output tokens per second of all clients.
+   * The measured figure. tpot: median ms per token after the first. throughput: output tokens per second of all
+   * clients.
    */
   figure: 'tpot' | 'throughput';
   measured: number;

@@ -21,10 +21,7 @@ export interface OutboundAttemptHost {
   patientNow(): number;
   /** Time limit for the node to acknowledge an opening. The request's `acceptMs` applies instead if it is longer. */
   readonly accepts: AdaptiveTimeout;
-  /**
-   * The attempt ended for the caller, although the agent's report may still arrive. Without `failure` the whole answer
-   * was passed on.
-   */
+  /** The attempt ended for the caller. Without `failure`, the whole answer was passed on. */
   onOver(outbound: OutboundAttempt, failure: AttemptFailure | undefined): void;
   /** The first byte of the answer's body arrived. */
   onFirstByte(outbound: OutboundAttempt): void;
@@ -53,10 +50,7 @@ export class OutboundAttempt {
   /** The caller that waits for the result. */
   readonly #listener = new AttemptResultListener();
   #link: Link | undefined;
-  /**
-   * Number of OPEN frames sent, one per socket and one after each parking. The first is followed by the body. After a
-   * later one the body waits until the agent reports how many of its bytes it has.
-   */
+  /** Number of OPEN frames sent. After the second and later ones, the body waits until the agent reports its length. */
   #opensSent = 0;
   readonly #deadlines: AttemptDeadlines;
   /** When the first OPEN frame was sent. */
@@ -305,7 +299,8 @@ export class OutboundAttempt {
 
   #onPulled(bytes: number): void {
     this.#deadlines.pulled(this.#host.patientNow());
-    const own = this.#incoming.consume(bytes); // Counted even without a socket, because the next socket's credit starts from this count.
+    // Counted even without a socket, because the next socket's credit starts from this count.
+    const own = this.#incoming.consume(bytes);
     this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
@@ -340,8 +335,8 @@ export class OutboundAttempt {
   }
 
   /**
-   * Call periodically with the host's `patientNow`. Ends the attempt if the node did not acknowledge or resume it in time,
-   * if no caller attached to it in time, or if the node has been silent for too long.
+   * Call periodically with the host's `patientNow`. Ends the attempt if the node did not acknowledge or resume it in
+   * time, if no caller attached to it in time, or if the node has been silent for too long.
    */
   tick(now: number): void {
     if (this.#finished) return;

@@ -254,7 +254,8 @@ class Scanner {
 
 /**
  * Checks the whole body and finds the listed keys.
- * @throws ApiError 400: `invalid_json` with the byte offset, `duplicate_key`, or `invalid_request` for a listed key of the wrong type
+ * @throws ApiError 400: `invalid_json` with the byte offset, `duplicate_key`, or `invalid_request` for a listed key of
+ * the wrong type
  */
 export function scanJson(bytes: Uint8Array): JsonScan {
   requireUtf8(bytes);

@@ -54,8 +54,8 @@ function badSeal(message: string): ApiError {
 
 /**
  * Restricts the route to the listed nodes, and to the model that the client named, because the client sealed that name.
- * @throws ApiError 400 for an alias of a model; 409 `seal_stale` if other nodes serve the model and none of the listed nodes
- * does
+ * @throws ApiError 400 for an alias of a model; 409 `seal_stale` if other nodes serve the model and none of the listed
+ * nodes does
  */
 export function sealedRoute(route: Route, model: string, { envelopes }: SealRecipients): Route {
   if (route.request.model !== model) {

@@ -21,8 +21,8 @@ export function* incompatibleSessions(
 }
 
 /**
- * True if a node that `isAllowed` allows serves or served `model` in the revision and quantization of `first`. Sessions that
- * are LEFT count.
+ * True if a node that `isAllowed` allows serves or served `model` in the revision and quantization of `first`. Sessions
+ * that are LEFT count.
  */
 export function hasCompatible(
   nodes: ModelNodes | undefined,

@@ -1,4 +1,7 @@
-/** GPUs in Slurm's lists of generic resources: the GRES and GRES_USED columns of sinfo(1), and the requests of sbatch(1). */
+/**
+ * GPUs in Slurm's lists of generic resources: the GRES and GRES_USED columns of sinfo(1), and the requests of
+ * sbatch(1).
+ */
 
 interface GpuGres {
   /** Slurm's name of the GPU type. Undefined if the list names none, as in `gpu:8` and `gpu:(null):8`. */

@@ -61,8 +61,8 @@ export class WaitClock {
   }
 
   /**
-   * Calls `onTimer` when `ms` have passed on this clock. A runtime handles timers before sockets. So the first late turn
-   * does not call `onTimer`, because the answer may already be in a buffer of this process.
+   * Calls `onTimer` when `ms` have passed on this clock. A runtime handles timers before sockets. So the first late
+   * turn does not call `onTimer`, because the answer may already be in a buffer of this process.
    */
   readonly after: StartTimer = (ms, onTimer) => {
     const { after, every } = this.#host;

@@ -1,4 +1,6 @@
-/** Questions and answers in the chat, in a real browser against a real gateway with a real agent; the engine is a mock. */
+/**
+ * Questions and answers in the chat, in a real browser against a real gateway with a real agent; the engine is a mock.
+ */
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';

@@ -1,4 +1,7 @@
-/** Sends JSON that `JSON.parse` accepts but recursive readers overflow on, to every route of the gateway that reads JSON. */
+/**
+ * Sends JSON that `JSON.parse` accepts but recursive readers overflow on, to every route of the gateway that reads
+ * JSON.
+ */
 import type { Gateway } from '../support/gateway.ts';
 import type { Fault } from './faults.ts';
 

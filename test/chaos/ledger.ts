@@ -112,8 +112,9 @@ export function audit(replicas: readonly AuditedReplica[], results: readonly Res
     const attempts = byMarker.get(wish.marker) ?? [];
     const firstBegun = Math.min(...attempts.map(({ begun }) => begun));
     for (const work of attempts) {
-      // A gateway without processor time reads the request late, and the disconnect right after it. So the first attempt may begin
-      // late, and its time counts from there. The time of a further attempt counts from the disconnect.
+      // A gateway without processor time reads the request late, and the disconnect right after it. So the first
+      // attempt may begin late, and its time counts from there. The time of a further attempt counts from the
+      // disconnect.
       const since = work.begun === firstBegun ? Math.max(endedAt, work.begun) : endedAt;
       // A request that had ended before, or at an engine that died, caused no useless work.
       if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, since + LEFT_LIMIT_MS))) continue;

@@ -1,7 +1,7 @@
 /**
  * A factory follows the plans of `watch --forecast`: eight idle agents, mock engines of two shapes, and a mix of
- * requests that flips in the middle. Two models get the same requests: the deployment of one is pinned to the best for the mean of both
- * halves, the other's follows. A "minute" is 3 s.
+ * requests that flips in the middle. Two models get the same requests: the deployment of one is pinned to the best for
+ * the mean of both halves, the other's follows. A "minute" is 3 s.
  */
 
 import { readFileSync } from 'node:fs';

@@ -25,8 +25,8 @@ export function withMathFences(text: string, streaming: boolean): string {
 }
 
 /**
- * Puts displayed formulas on lines of their own between `$$`. While the text is streaming, an incomplete last formula is
- * shown as code, because it cannot be rendered.
+ * Puts displayed formulas on lines of their own between `$$`. While the text is streaming, an incomplete last formula
+ * is shown as code, because it cannot be rendered.
  */
 function fenced(part: string, streaming: boolean): string {
   const last = [...part.matchAll(DISPLAY)].at(-1);

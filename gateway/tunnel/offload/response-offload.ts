@@ -13,8 +13,8 @@ export interface OffloadableResponse {
  */
 export interface ResponseOffload {
   /**
-   * Waits for the first data of the response, then calls `onResult` with `offloaded`, or with how the response ended before
-   * any data.
+   * Waits for the first data of the response, then calls `onResult` with `offloaded`, or with how the response ended
+   * before any data.
    */
   offer(response: OffloadableResponse, onResult: (result: ResultOf<'offloaded' | 'whole' | 'failure'>) => void): void;
   /** True if the response of that attempt is offloaded, or about to be. */

@@ -134,8 +134,8 @@ export function ours(options: OursOptions): Orchestrator {
 
 /**
  * If there are too many plans to evaluate each: the results of the guided search for the expected demand, the high
- * demand and their midpoint, the uniform plans, and `copies`. The search minimizes the load; `copies` also has the plans
- * with the lowest latency.
+ * demand and their midpoint, the uniform plans, and `copies`. The search minimizes the load; `copies` also has the
+ * plans with the lowest latency.
  */
 function guidedPlans(
   { table, seed = 1 }: OursOptions,

@@ -1,8 +1,8 @@
 /**
- * `npm run --prefix research paper:elastic [-- --seconds N] [--seed N] [--json FILE] [--pictures DIR]`: tokens per second over replicas,
- * from 8 to 64 and back by random kills, as in the paper's Figure 4. The agents and the gateway are real; the engines
- * are mocks with a fixed rate. PER_PROCESS replicas share a process, which is killed without notice like a lost
- * machine. Exit code 1 if a stream fails, or r is below 0.9.
+ * `npm run --prefix research paper:elastic [-- --seconds N] [--seed N] [--json FILE] [--pictures DIR]`: tokens per
+ * second over replicas, from 8 to 64 and back by random kills, as in the paper's Figure 4. The agents and the gateway
+ * are real; the engines are mocks with a fixed rate. PER_PROCESS replicas share a process, which is killed without
+ * notice like a lost machine. Exit code 1 if a stream fails, or r is below 0.9.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * Inputs that broke other gateways and clients, by the public report of each. An engine's bytes reach the client as they
- * are, but for the usage event that the gateway asked for.
+ * Inputs that broke other gateways and clients, by the public report of each. An engine's bytes reach the client as
+ * they are, but for the usage event that the gateway asked for.
  */
 import { createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';

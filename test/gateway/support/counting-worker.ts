@@ -1,6 +1,6 @@
 /**
- * The real Worker, which counts its calls of other services: D1, R2, its objects and the network. Cloudflare counts them
- * for each invocation; here they are counted together for the Worker and for each class of objects. `GET /__calls`
+ * The real Worker, which counts its calls of other services: D1, R2, its objects and the network. Cloudflare counts
+ * them for each invocation; here they are counted together for the Worker and for each class of objects. `GET /__calls`
  * returns the counts and resets them.
  */
 import type { Env } from '../../../gateway/env.ts';

@@ -39,8 +39,8 @@ export class PastRecords {
   }
 
   /**
-   * Call this before this gateway follows `primary` (name of the primary's key). Marks the hours to hand over. Rows that
-   * the new primary recorded itself are not handed over.
+   * Call this before this gateway follows `primary` (name of the primary's key). Marks the hours to hand over. Rows
+   * that the new primary recorded itself are not handed over.
    */
   note(primary: string): void {
     const { directory } = this.#options;

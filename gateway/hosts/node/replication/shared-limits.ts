@@ -60,8 +60,8 @@ interface FollowersLimits {
   /** Returns milliseconds of a monotonic clock. */
   now(): number;
   /**
-   * Resolves when the usage that this gateway recorded while it was the primary was sent to the new primary. Later usage
-   * waits for it.
+   * Resolves when the usage that this gateway recorded while it was the primary was sent to the new primary. Later
+   * usage waits for it.
    */
   settled(): Promise<void>;
   note(subject: string): void;

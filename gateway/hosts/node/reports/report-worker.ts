@@ -20,8 +20,8 @@ async function run(job: ReportJob): Promise<unknown> {
   const database = files.open(job.file);
   if (job.kind === 'hour') {
     const reader = new HourRecordsReader(new ReadSql(database));
-    // HOUR_READS contains names of methods of HourRecordsReader. Each takes the arguments of the usage object's method of that
-    // name.
+    // HOUR_READS contains names of methods of HourRecordsReader. Each takes the arguments of the usage object's method
+    // of that name.
     return Reflect.apply(reader[job.method], reader, job.args) as unknown;
   }
   const statement = new D1(database).prepare(job.query).bind(...job.bindings);

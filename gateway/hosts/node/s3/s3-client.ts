@@ -56,7 +56,8 @@ export class S3Client {
   }
 
   /**
-   * Returns a 2xx response, or undefined if the store says that an object does not exist. The caller must read or cancel its body.
+   * Returns a 2xx response, or undefined if the store says that an object does not exist. The caller must read or
+   * cancel its body.
    * @throws FileStoreError
    */
   async send(request: S3Request): Promise<Response | undefined> {

@@ -30,8 +30,8 @@ const REWARD = { teacher: 1, change: 0.5, queue: 5 };
 const [CLIP, DISCOUNT, LAMBDA_GAE, EPOCHS, BATCH] = [0.2, 0.95, 0.9, 3, 60];
 const NORM = 1;
 /**
- * (5): `epsilon` is the allowed distance of the mean action from the teacher, ‖A − A*‖ per row; `eta` the least S_0/S_RL.
- * λ_a rises by κ while one of them is violated, and falls otherwise.
+ * (5): `epsilon` is the allowed distance of the mean action from the teacher, ‖A − A*‖ per row; `eta` the least
+ * S_0/S_RL. λ_a rises by κ while one of them is violated, and falls otherwise.
  */
 const CONSTRAINT = { epsilon: 0.1, eta: 1.5, kappa: 0.05, least: 0.05, most: 20 };
 /**
