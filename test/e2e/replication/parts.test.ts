@@ -123,7 +123,12 @@ describe('a first that is asked', () => {
   const asked = new EventEmitter();
   /** Makes a primary that answers with the epoch that it learned. */
   async function first() {
-    const options = { identity: certified(1, 2), role: () => ({ statement: 's' }), hear: () => 7, log: () => {} };
+    const options = {
+      identity: certified(1, 2),
+      role: () => ({ statement: 's' }),
+      acceptStatement: () => 7,
+      log: () => {},
+    };
     const primary = new PrimaryServer(options as unknown as ConstructorParameters<typeof PrimaryServer>[0]);
     const server = createServer((message, response) => {
       neverRejects(primary.handle(message, response));
