@@ -24,6 +24,8 @@ const MODEL = 'stand-in';
  * A slow machine needs minutes. A longer wait means that something hangs; a program that exits is reported immediately.
  */
 const SERVING_MS = 10 * 60_000;
+/** Time in which the gateway ends open requests, which it drains for 5 s, before it is killed. */
+const GRACE_MS = 10_000;
 
 const line = new ProgressLine();
 
@@ -63,7 +65,7 @@ async function start(port: number, data: string | undefined, worker: boolean): P
     ending = true;
     line.end();
     console.error(`${name} ended:\n${name === 'agent' ? agent.output : gateway.process.output}`);
-    neverRejects(endAll().then(() => process.exit(1)));
+    neverRejects(endAll(GRACE_MS).then(() => process.exit(1)));
   };
   neverRejects(agent.exited.then(ended('agent')));
   neverRejects(gateway.process.exited.then(ended('gateway')));
@@ -95,7 +97,7 @@ const stop = () => {
   if (ending) return;
   ending = true;
   line.end();
-  neverRejects(endAll().then(() => process.exit(0)));
+  neverRejects(endAll(GRACE_MS).then(() => process.exit(0)));
 };
 process.on('SIGINT', stop);
 process.on('SIGTERM', stop);
@@ -108,6 +110,6 @@ try {
   line.end();
   // Programs that the shutdown ends fail because of it.
   if (!ending) console.error(errorText(error));
-  await endAll();
+  await endAll(GRACE_MS);
   process.exitCode = 1;
 }

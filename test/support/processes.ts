@@ -175,8 +175,8 @@ export class Managed {
   /**
    * Ends the process at the end of a test file: like `stop`, but after a short grace period it sends KILL. Idempotent.
    */
-  async dispose(): Promise<void> {
-    await this.#close(promise(GRACE_MS), false);
+  async dispose(graceMs = GRACE_MS): Promise<void> {
+    await this.#close(promise(graceMs), false);
   }
 
   async #close(graceMs: number, mustEnd: boolean): Promise<void> {
@@ -225,9 +225,9 @@ export function atEnd(undo: () => Promise<void> | void): void {
  * Ends everything that was started through this module; for `afterAll` and `afterEach`. Rejects if a program lost
  * credit.
  */
-export async function endAll(): Promise<void> {
+export async function endAll(graceMs?: number): Promise<void> {
   for (const undo of cleanups.splice(0).reverse()) await undo();
-  await Promise.all([...live].map((managed) => managed.dispose()));
+  await Promise.all([...live].map((managed) => managed.dispose(graceMs)));
   const lost = [...lostCredit];
   lostCredit.clear();
   if (lost.length > 0) throw new Error(lost.join('\n'));
