@@ -14,7 +14,7 @@ import { errorText } from './shared/text/error-text.ts';
 import { neverRejects } from './shared/timing/in-background.ts';
 import { engineCommand, startAgent } from './test/support/agent.ts';
 import { Gateway } from './test/support/gateway.ts';
-import { endAll, freePort, Managed } from './test/support/processes.ts';
+import { endAllWithin, freePort, Managed } from './test/support/processes.ts';
 import { NODE, ROOT } from './test/support/where.ts';
 import { WranglerGateway } from './test/support/wrangler-gateway.ts';
 
@@ -65,7 +65,7 @@ async function start(port: number, data: string | undefined, worker: boolean): P
     ending = true;
     line.end();
     console.error(`${name} ended:\n${name === 'agent' ? agent.output : gateway.process.output}`);
-    neverRejects(endAll(GRACE_MS).then(() => process.exit(1)));
+    neverRejects(endAllWithin(GRACE_MS).then(() => process.exit(1)));
   };
   neverRejects(agent.exited.then(ended('agent')));
   neverRejects(gateway.process.exited.then(ended('gateway')));
@@ -97,7 +97,7 @@ const stop = () => {
   if (ending) return;
   ending = true;
   line.end();
-  neverRejects(endAll(GRACE_MS).then(() => process.exit(0)));
+  neverRejects(endAllWithin(GRACE_MS).then(() => process.exit(0)));
 };
 process.on('SIGINT', stop);
 process.on('SIGTERM', stop);
@@ -110,6 +110,6 @@ try {
   line.end();
   // Programs that the shutdown ends fail because of it.
   if (!ending) console.error(errorText(error));
-  await endAll(GRACE_MS);
+  await endAllWithin(GRACE_MS);
   process.exitCode = 1;
 }

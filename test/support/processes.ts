@@ -225,7 +225,12 @@ export function atEnd(undo: () => Promise<void> | void): void {
  * Ends everything that was started through this module; for `afterAll` and `afterEach`. Rejects if a program lost
  * credit.
  */
-export async function endAll(graceMs?: number): Promise<void> {
+export async function endAll(): Promise<void> {
+  await endAllWithin();
+}
+
+/** Like `endAll`, for programs that may take up to `graceMs` to end. Not for hooks: vitest reads a parameter there. */
+export async function endAllWithin(graceMs = GRACE_MS): Promise<void> {
   for (const undo of cleanups.splice(0).reverse()) await undo();
   await Promise.all([...live].map((managed) => managed.dispose(graceMs)));
   const lost = [...lostCredit];
