@@ -22,8 +22,8 @@ const UNPACKED_MAX_BYTES = 300 * MIB;
 const INSTALL_MS = 2 * 3_600_000;
 const START_MS = 3_600_000;
 const TESTS_MS = 3 * 3_600_000;
-/** Matches the lines with figures in the output of `npm run test:slow`. */
-const SLOW_FIGURES = /^(?:ok|FAILED|its URL after) .*$/gm;
+/** Matches figures of `npm run test:slow`, failed tests, and the commands that run these again. */
+const PRINTED = /^(?:(?:ok|FAILED|its URL after) |failed: | {2}again: ).*$/gm;
 
 const seconds = (sinceMs: number) => `${((performance.now() - sinceMs) / 1_000).toFixed(1)} s`;
 
@@ -39,7 +39,7 @@ async function test(clone: string, env: Record<string, string>, args: string[]):
   const run = new Managed(['npm', ...args], { cwd: clone, env, label: 'npm' });
   const { code } = await run.end(TESTS_MS);
   const used = (endedChildrenSeconds() - before).toFixed(0);
-  for (const [line] of run.output.matchAll(SLOW_FIGURES)) console.log(line);
+  for (const [line] of run.output.matchAll(PRINTED)) console.log(line);
   console.log(`npm ${args.join(' ').padEnd(14)} ${seconds(began)}, ${used} CPU s${code === 0 ? '' : ', FAILED'}`);
   if (code !== 0) console.error(run.tail);
   return code === 0;
