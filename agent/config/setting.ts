@@ -56,11 +56,11 @@ interface ValueRow<T> extends Row {
   parse(text: string, context: ParseContext): T;
 }
 
-/** A setting of which the last value counts. `default` is parsed like a given value. */
+/** A setting; if it is given more than once, the last value counts. `default` is parsed like a given value. */
 export function valueSetting<T>(row: Omit<ValueRow<T>, 'otherwise'> & { default: string }): Setting<T>;
 /**
- * A setting of which the last value counts. If it is not given, `unset` computes the value, and `otherwise` describes
- * that value in the help.
+ * A setting; if it is given more than once, the last value counts. If it is not given, `unset` computes the value,
+ * and `otherwise` describes that value in the help.
  */
 export function valueSetting<T>(row: ValueRow<T> & { unset(context: ParseContext): T }): Setting<T>;
 export function valueSetting<T>(row: ValueRow<T>): Setting<T | undefined>;

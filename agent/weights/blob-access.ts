@@ -1,6 +1,7 @@
 /** Decides which node may have which blob. */
+
+import type { PeerName } from './peer-directory.ts';
 import type { StoredManifest } from './stored-manifests.ts';
-import type { PeerName } from './weights-peers.ts';
 
 export class WeightsAccess {
   readonly #self: () => PeerName | undefined;

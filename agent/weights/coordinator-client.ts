@@ -12,10 +12,10 @@ import {
 import { chooseCoordinator } from '../../shared/weights/choose-coordinator.ts';
 import { PeerBlocklist } from '../../shared/weights/peer-blocklist.ts';
 import type { WeightsAccess } from './blob-access.ts';
+import type { Peers } from './peer-directory.ts';
 import { SettleDelay } from './settle-delay.ts';
 import type { WeightsClient } from './weights-client.ts';
 import { asWeightsError } from './weights-error.ts';
-import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
 /** How long a coordinator lets no node read the source after the nearby nodes last changed. */

@@ -5,7 +5,7 @@ import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
 import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
 import type { Mesh } from '../mesh/mesh.ts';
-import type { PeerName, Peers } from './weights-peers.ts';
+import type { PeerName, Peers } from './peer-directory.ts';
 
 /** The peers for weights: the nodes of the mesh of the agent's current session. */
 export class MeshPeers implements Peers {

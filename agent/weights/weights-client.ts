@@ -14,8 +14,8 @@ import {
   weightsManifestSchema,
 } from '../../shared/weights/weights-manifest.ts';
 import { type ModelHolding, modelHoldingSchema } from '../host/control-protocol.ts';
+import type { Peers } from './peer-directory.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
-import type { Peers } from './weights-peers.ts';
 import { ROWS_MAX } from './weights-server.ts';
 
 /** Maximum number of models in a list of one node. */

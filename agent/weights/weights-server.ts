@@ -23,9 +23,9 @@ import type { ModelHolding } from '../host/control-protocol.ts';
 import type { Blob } from './blob.ts';
 import type { WeightsAccess } from './blob-access.ts';
 import type { Transfer, Uploads } from './blob-uploads.ts';
+import type { PeerName } from './peer-directory.ts';
 import { pieceHead, WAITING_EVERY_MS } from './piece-stream.ts';
 import { asWeightsError } from './weights-error.ts';
-import type { PeerName } from './weights-peers.ts';
 import type { Store } from './weights-store.ts';
 
 /** Bytes of one read from the disk and one write to the socket. The agent's thread encrypts them in 0.2 ms. */

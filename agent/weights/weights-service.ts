@@ -21,6 +21,7 @@ import { type ReaderLimits, Uploads } from './blob-uploads.ts';
 import { CoordinatorClient } from './coordinator-client.ts';
 import type { Environment } from './environment/unpacked-environments.ts';
 import { pullManifest, retryWithNewListing } from './manifest-pull.ts';
+import type { PeerName, Peers } from './peer-directory.ts';
 import { RecentPulls } from './recent-pulls.ts';
 import { Sha256Thread } from './sha256-thread.ts';
 import type { BlobSource } from './sources/blob-source.ts';
@@ -31,7 +32,6 @@ import { WeightsClient } from './weights-client.ts';
 import { PULL_LIMITS, type PullLimits, type WeightsConfig } from './weights-config.ts';
 import { asWeightsError, WeightsError } from './weights-error.ts';
 import { Inventory } from './weights-inventory.ts';
-import type { PeerName, Peers } from './weights-peers.ts';
 import { SEND_CHUNK_BYTES, WeightsServer } from './weights-server.ts';
 import { Store } from './weights-store.ts';
 

@@ -24,7 +24,7 @@ import {
   REVOCATION_BYTES,
   type Revocation,
   signGcWatermark,
-} from '../../shared/lattice/issuer-statements.ts';
+} from '../../shared/lattice/gateway-key-statements.ts';
 import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './ed25519.ts';

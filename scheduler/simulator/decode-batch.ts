@@ -43,7 +43,7 @@ export class DecodeBatch {
     this.#finishes.push(this.#step + sequence.remaining, sequence.epoch, sequence);
   }
 
-  /** Tokens of which the sequence holds keys and values. */
+  /** Number of tokens in the sequence's KV cache. */
   held(sequence: Sequence): number {
     return sequence.base + (this.#step - sequence.since);
   }

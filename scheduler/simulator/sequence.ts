@@ -22,8 +22,8 @@ export interface Sequence {
   remaining: number;
   firstToken: number;
   /**
-   * Number of tokens of which the sequence held keys and values when its decoding began. Each step adds one token,
-   * which is not counted here.
+   * Number of tokens in the sequence's KV cache when its decoding began. Each step adds one token, which is not
+   * counted here.
    */
   base: number;
   /** Step at which its decoding began. */

@@ -1,9 +1,9 @@
 import type { Calibration } from '../catalogue/calibration.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { measuredDrains } from './measured-data.ts';
+import { drain, isFitted } from './measured-workloads.ts';
 import { minimise } from './nelder-mead.ts';
 import { signed, table } from './text-table.ts';
-import { drain, isFitted } from './workload-sections.ts';
 
 /**
  * `otela-plan validate --fit`: fits two shares to four of the six measurements in `opentela-drain.csv`: the share of a

@@ -4,10 +4,10 @@ import type { ReportSection } from './accuracy-checks.ts';
 import { sweepSection } from './concurrency-sweeps.ts';
 import { consumerRatioSection } from './consumer-gpu-section.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernel-sections.ts';
+import { drainSection, llamaSection } from './measured-workloads.ts';
 import { helixSection, relativeSection } from './other-gpu-sections.ts';
 import { publishedSection } from './published-section.ts';
 import { percent, table } from './text-table.ts';
-import { drainSection, llamaSection } from './workload-sections.ts';
 
 interface Validation {
   sections: ReportSection[];

@@ -35,7 +35,7 @@ export interface CommandDescription {
    * flags.
    */
   examples: string;
-  /** Verbs of which one may follow the command's name. */
+  /** Verbs that may follow the command's name, at most one of them. */
   verbs?: readonly string[];
   /** The kind of further words that may follow the command's name. */
   takes?: AcceptedValues;

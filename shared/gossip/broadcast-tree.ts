@@ -135,7 +135,7 @@ export class BroadcastTree {
 
   /**
    * Asks the ring neighbors about recent updates. The ring connects all members. So if an update was lost, there are
-   * two neighbors of which one has it and the other lacks it. This node asks the next member first. It asks the
+   * two neighbors: one has it, the other lacks it. This node asks the next member first. It asks the
    * previous member later, and only if that member has not asked this node: then the previous member may lack the
    * update.
    */

@@ -7,7 +7,7 @@ import { ByteWriter, hex } from './byte-codec.ts';
 import type { Crypto } from './crypto-interface.ts';
 import { FingerprintSum } from './fingerprint.ts';
 import { keyName } from './gateway-certificate.ts';
-import type { GcWatermark, Revocation } from './issuer-statements.ts';
+import type { GcWatermark, Revocation } from './gateway-key-statements.ts';
 import { type ExclusionKey, isExcluded } from './merge-rules.ts';
 import type { Update } from './registry-update.ts';
 import {

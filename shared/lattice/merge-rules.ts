@@ -15,7 +15,7 @@
  */
 
 import type { Eviction } from './eviction.ts';
-import type { GcWatermark, Revocation } from './issuer-statements.ts';
+import type { GcWatermark, Revocation } from './gateway-key-statements.ts';
 import { sessionStateRank } from './node-record.ts';
 import type { SignedRecord } from './signed-record.ts';
 

@@ -57,7 +57,7 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
    */
   seal: sealSchema.optional().catch(undefined),
   /**
-   * Models of which the node stores weights for its neighbors. Absent if it stores none, or if this version cannot
+   * Models with weights on this node, for its neighbors. Absent if it stores none, or if this version cannot
    * decode the value.
    */
   weights: z.array(keptWeightsSchema).max(WEIGHTS_SHOWN_MAX).optional().catch(undefined),

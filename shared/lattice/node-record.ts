@@ -115,7 +115,7 @@ export interface RegistryEntry extends NodeRecord {
   /** The key to which clients seal requests to this node. Absent if the node opens no sealed requests. */
   seal?: NodeSealing;
   /**
-   * Models of which the node stores weights, and the stored share in percent. Shown to operators and to the node's
+   * Models with weights on the node, and the stored share in percent. Shown to operators and to the node's
    * provider.
    */
   weights?: { name: string; percent: number }[];

@@ -6,7 +6,7 @@
 
 import type { Crypto } from './crypto-interface.ts';
 import { type Fingerprint, FingerprintSum } from './fingerprint.ts';
-import type { GcWatermark, Revocation } from './issuer-statements.ts';
+import type { GcWatermark, Revocation } from './gateway-key-statements.ts';
 import { IssuerStores } from './issuer-stores.ts';
 import { isCollected } from './merge-rules.ts';
 import { encodeUpdate, type Update } from './registry-update.ts';

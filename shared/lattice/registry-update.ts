@@ -4,7 +4,7 @@
  */
 import { ByteReader, ByteWriter } from './byte-codec.ts';
 import { EVICTION_MAX_BYTES } from './eviction.ts';
-import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './issuer-statements.ts';
+import { GC_WATERMARK_BYTES, REVOCATION_BYTES } from './gateway-key-statements.ts';
 import { LatticeError } from './lattice-error.ts';
 import { PAYLOAD_MAX_BYTES } from './node-payload.ts';
 import { REGISTRY_RECORD_MAX_BYTES } from './signed-record.ts';

@@ -14,7 +14,7 @@ import {
   openGcWatermark,
   openRevocation,
   type Revocation,
-} from './issuer-statements.ts';
+} from './gateway-key-statements.ts';
 import type { IssuerStore } from './issuer-store.ts';
 import type { IssuerStores } from './issuer-stores.ts';
 import { LatticeError, type LatticeErrorCode } from './lattice-error.ts';

@@ -30,7 +30,7 @@ const FIXED_BYTES = 64;
 const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
 
 /**
- * Limits for types of frames of which each request sends a few. After a lost socket all streams of a node resend theirs
+ * Limits for frame types that each request sends a few times. After a lost socket all streams of a node resend theirs
  * together.
  */
 const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };

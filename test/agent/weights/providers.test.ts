@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import type { Peers } from '../../../agent/weights/weights-peers.ts';
+import type { Peers } from '../../../agent/weights/peer-directory.ts';
 import { endAll } from '../../support/processes.ts';
 import { Cluster, type Node, PIECE, plainFolder } from './cluster.ts';
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/ed25519.ts';
 import { certifyKey, createIssuer, GatewayIssuer, IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
-import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { signRevocation } from '../../../shared/lattice/gateway-key-statements.ts';
 import { encodePayload } from '../../../shared/lattice/node-payload.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import { signRecord } from '../../../shared/lattice/signed-record.ts';

@@ -4,7 +4,7 @@ import { base32, fromBase32 } from '../../../shared/lattice/base32.ts';
 import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { decodeCertificate } from '../../../shared/lattice/gateway-certificate.ts';
-import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/gateway-key-statements.ts';
 import { LatticeError } from '../../../shared/lattice/lattice-error.ts';
 import { decodePayload, encodePayload } from '../../../shared/lattice/node-payload.ts';
 import { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
-import { signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { signRevocation } from '../../../shared/lattice/gateway-key-statements.ts';
 import { SESSION_STATES, type SessionState } from '../../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../../shared/lattice/registry-replica.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';

@@ -3,7 +3,7 @@ import { nodeCrypto, nodeSigner } from '../../../agent/host/node-crypto.ts';
 import type { Crypto, Signer } from '../../../shared/lattice/crypto-interface.ts';
 import { signEviction } from '../../../shared/lattice/eviction.ts';
 import { issuerId, signCertificate } from '../../../shared/lattice/gateway-certificate.ts';
-import { signGcWatermark, signRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { signGcWatermark, signRevocation } from '../../../shared/lattice/gateway-key-statements.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/node-payload.ts';
 import type { SessionState } from '../../../shared/lattice/node-record.ts';
 import type { EntryUpdate, Update } from '../../../shared/lattice/registry-update.ts';

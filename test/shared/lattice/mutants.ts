@@ -16,7 +16,7 @@ const of =
 
 const algebra = of('merge-rules.ts');
 const certificate = of('gateway-certificate.ts');
-const control = of('issuer-statements.ts');
+const control = of('gateway-key-statements.ts');
 const digest = of('replica-digest.ts');
 const entry = of('replica-entry.ts');
 const fingerprint = of('fingerprint.ts');

@@ -5,7 +5,7 @@
 
 import { decodeEviction } from '../../../shared/lattice/eviction.ts';
 import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
-import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/issuer-statements.ts';
+import { decodeGcWatermark, decodeRevocation } from '../../../shared/lattice/gateway-key-statements.ts';
 import { SESSION_STATES } from '../../../shared/lattice/node-record.ts';
 import type { Update } from '../../../shared/lattice/registry-update.ts';
 import { decodeRecord } from '../../../shared/lattice/signed-record.ts';

@@ -21,7 +21,11 @@ import {
   decodeCertificate,
   keyName,
 } from '../../../../shared/lattice/gateway-certificate.ts';
-import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../shared/lattice/issuer-statements.ts';
+import {
+  decodeRevocation,
+  REVOCATION_BYTES,
+  signRevocation,
+} from '../../../../shared/lattice/gateway-key-statements.ts';
 import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../../issuer/ed25519.ts';
 import { certifyKey, type GatewayKey, IssuerError, issuerOf, renewIfNeeded } from '../../../issuer/issuer.ts';
