@@ -2,6 +2,7 @@
 
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import type { CommandContext } from './command-context.ts';
+import { describeModel } from './describe-model.ts';
 import { LOCAL_AGENTS_USAGE, NO_AGENT, SESSION_HINT, selectAgents } from './select-agents.ts';
 
 export const MODELS_COMMAND: Command<CommandContext> = {
@@ -20,9 +21,6 @@ async function modelsCommand(argv: readonly string[], { env, io }: CommandContex
   }
   if (agents.length === 0) io.out(NO_AGENT);
   else if (models.length === 0) io.out('no model yet: the engine has not answered /v1/models');
-  for (const { id, state, context_length, quantization, engine, revision } of models) {
-    const facts = [context_length && `${context_length} tokens`, quantization, engine, revision].filter(Boolean);
-    io.out([id, state, ...facts].join('  '));
-  }
+  for (const { session: _, ...model } of models) io.out(describeModel(model));
   return EXIT_DONE;
 }

@@ -1,6 +1,7 @@
 /** Facts about models that the engine does not report: from `--fact`, the engine's command line, and their names. */
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
-import { commandWords, engineName, flagValue } from './engine-command.ts';
+import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
+import { acceptedFacts, type ModelFacts } from './facts/model-facts.ts';
 
 export interface ModelFact {
   /** Undefined: the fact applies to every model. */
@@ -32,23 +33,42 @@ export function parseFact(text: string): ModelFact {
   return fact;
 }
 
+/** Flags of each engine with facts about its models. */
+const FLAGS: Record<EngineName, Partial<Record<keyof ModelFacts, readonly string[]>>> = {
+  vllm: {
+    context_length: ['--max-model-len'],
+    max_batch: ['--max-num-seqs'],
+  },
+  sglang: {
+    context_length: ['--context-length'],
+    max_batch: ['--max-running-requests'],
+  },
+};
+const COMMON_FLAGS = {
+  quantization: ['--quantization', '-q'],
+  revision: ['--revision'],
+  tool_parser: ['--tool-call-parser'],
+  reasoning_parser: ['--reasoning-parser'],
+} as const satisfies Partial<Record<keyof ModelFacts, readonly string[]>>;
+
 /** Facts from the command line of a known engine. */
-export function commandFacts(command: readonly string[] | undefined): ModelFact[] {
+export function commandFacts(command: readonly string[] | undefined): ModelFacts {
   const words = commandWords(command ?? []);
   const engine = engineName(words);
-  if (!engine) return [];
-  const declared: [FactKey, string | undefined][] = [
-    ['engine', engine],
-    ['quantization', flagValue(words, '--quantization', '-q')],
-    ['revision', flagValue(words, '--revision')],
-  ];
-  return declared.flatMap(([key, value]) =>
-    value === undefined ||
-    value.includes('$') ||
-    !modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, { model: undefined, key, value })).success
-      ? []
-      : [{ model: undefined, key, value }],
-  );
+  if (!engine) return {};
+  const declared = Object.entries({ ...COMMON_FLAGS, ...FLAGS[engine] }).map(([key, flags]) => {
+    const value = flagValue(words, ...flags);
+    // Shell variables are not resolved here, so values with `$` are unknown.
+    const known = value === undefined || value.includes('$') ? undefined : value;
+    const isNumber = key === 'context_length' || key === 'max_batch';
+    return [key, isNumber && known !== undefined ? digits(known) : known] as const;
+  });
+  return acceptedFacts({ engine, ...Object.fromEntries(declared) });
+}
+
+/** Undefined for other forms, such as vLLM's `32k`. */
+function digits(text: string): number | undefined {
+  return /^\d{1,12}$/.test(text) ? Number(text) : undefined;
 }
 
 /**
@@ -57,15 +77,14 @@ export function commandFacts(command: readonly string[] | undefined): ModelFact[
  */
 export function applyFacts(
   models: readonly ServedModel[],
-  command: readonly ModelFact[],
+  command: ModelFacts,
   flags: readonly ModelFact[],
 ): ServedModel[] {
   const general = flags.filter(({ model }) => model === undefined);
   const particular = flags.filter(({ model }) => model !== undefined);
   return models.map((model) => {
     // The engine's report takes precedence over its command line. The user's statements take precedence over both.
-    let declared = model;
-    for (const fact of command) declared = { ...applied(declared, fact), ...model };
+    let declared: ServedModel = { ...command, ...model };
     const named = declared.quantization === undefined ? namedPrecision(model.id) : undefined;
     if (named !== undefined) declared = { ...declared, quantization: named };
     for (const fact of [...general, ...particular]) {
@@ -75,8 +94,8 @@ export function applyFacts(
   });
 }
 
-/** Names of quantized checkpoints end like `-FP8-dynamic`, `-AWQ`, `-GPTQ-Int4`, `.w4a16`. */
-const NAMED = /[-_.](fp8|awq|int[48]|nvfp4|mxfp4|w[48]a(?:4|8|16))(?=$|[-_.])/gi;
+/** Names of quantized checkpoints end like `-FP8-dynamic`, `-AWQ`, `-GPTQ-Int4`, `.w4a16`, `-Q4_K_M.gguf`. */
+const NAMED = /[-_.](fp8|awq|int[48]|nvfp4|mxfp4|w[48]a(?:4|8|16)|i?q[1-8]_[0-9a-z]+(?:_[0-9a-z]+)?)(?=$|[-_.])/gi;
 
 /** The precision in a model's name; undefined if it names none or several. */
 function namedPrecision(id: string): string | undefined {

@@ -8,6 +8,7 @@ import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './engine-address.ts';
+import type { ListedModel } from './facts/fact-reader.ts';
 
 /**
  * Result of one probe. `refused`: nothing listens at the address. `unknown`: the probe showed nothing about the engine.
@@ -29,6 +30,10 @@ const ANSWER_MAX_BYTES = 1024 * 1024;
 /** Maximum number of models in a registry record. */
 const MODELS_MAX = 64;
 
+/** Contexts reach 10 M tokens. */
+const tokensSchema = z.number().int().positive().max(1e9).nullish().catch(undefined);
+const wordSchema = z.string().max(4096).nullish().catch(undefined);
+
 const modelListSchema = z.object({
   /** Ollama's list is null while Ollama has no model. */
   data: z.preprocess(
@@ -37,10 +42,12 @@ const modelListSchema = z.object({
       z.object({
         id: z.string(),
         /** In vLLM and SGLang: the maximum length of prompt plus response, in tokens. */
-        max_model_len: z.number().int().positive().nullish().catch(undefined),
+        max_model_len: tokensSchema,
         /** In other engines: the same as max_model_len. */
-        context_length: z.number().int().positive().nullish().catch(undefined),
-        owned_by: z.string().nullish().catch(undefined),
+        context_length: tokensSchema,
+        owned_by: wordSchema,
+        /** In vLLM: the checkpoint's directory, or its name on the hub. */
+        root: wordSchema,
         /** In llama.cpp: facts about the model, null while it loads. */
         meta: z.unknown().optional(),
       }),
@@ -51,6 +58,7 @@ const modelListSchema = z.object({
 export class EngineProbe {
   /** True if the engine was ready in an earlier probe. */
   #served = false;
+  #listed: readonly ListedModel[] = [];
   readonly #target: EngineTarget;
   /** A connection used only for probes, so that a proxy from the agent's environment is never used for the engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
@@ -64,6 +72,11 @@ export class EngineProbe {
     return `${this.#target.origin}${this.#target.pathPrefix}/v1/models`;
   }
 
+  /** The models of the last list, as the engine described them. */
+  get listed(): readonly ListedModel[] {
+    return this.#listed;
+  }
+
   /** Probes once. Never rejects. */
   async look(): Promise<EngineProbeResult> {
     try {
@@ -71,6 +84,7 @@ export class EngineProbe {
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
       if (found.result.kind !== 'models') return found.result;
+      this.#listed = found.listed;
       // A list alone does not mean that the engine is ready: llama.cpp lists models while it loads, SGLang before its
       // first warm-up.
       if (this.#served && !found.withoutFacts) return found.result;
@@ -113,11 +127,16 @@ export class EngineProbe {
 
 interface ListAnswer {
   result: EngineProbeResult;
+  listed: ListedModel[];
   /** True if a model has `meta: null`, so llama.cpp is still loading it. */
   withoutFacts: boolean;
 }
 
-const unknown = (reason: string): ListAnswer => ({ result: { kind: 'unknown', reason }, withoutFacts: false });
+const unknown = (reason: string): ListAnswer => ({
+  result: { kind: 'unknown', reason },
+  listed: [],
+  withoutFacts: false,
+});
 
 function loading(models: readonly ServedModel[]): ServedModel[] {
   return models.map((model) => ({ ...model, state: 'loading' as const }));
@@ -133,7 +152,9 @@ function readAnswer(status: number, body: string): ListAnswer {
   // Skip invalid ids: the registry would refuse the whole record because of one.
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
   const models = new Map<string, ServedModel>();
-  for (const { id, max_model_len, context_length, owned_by } of nameable.slice(0, MODELS_MAX)) {
+  const listed = new Map<string, ListedModel>();
+  for (const { id, max_model_len, context_length, owned_by, root, meta } of nameable.slice(0, MODELS_MAX)) {
+    listed.set(id, { id, ownedBy: owned_by ?? undefined, root: root ?? undefined, meta });
     const context = max_model_len ?? context_length;
     models.set(id, {
       id,
@@ -144,7 +165,7 @@ function readAnswer(status: number, body: string): ListAnswer {
   }
   const unnameable = data.length - nameable.length;
   const result: EngineProbeResult = { kind: 'models', models: [...models.values()], unnameable };
-  return { result, withoutFacts: data.some(({ meta }) => meta === null) };
+  return { result, listed: [...listed.values()], withoutFacts: data.some(({ meta }) => meta === null) };
 }
 
 function readFailure(error: unknown): EngineProbeResult {

@@ -1,14 +1,12 @@
 /** The engine from the agent's view: a child process, a process that another program started, or none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
-import type { ServedModel } from '../../shared/lattice/node-record.ts';
-import { neverRejects } from '../../shared/timing/in-background.ts';
-import { checkpointPrecision } from './checkpoint-precision.ts';
 import type { EngineTarget } from './engine-address.ts';
 import { type EngineHealth, UNKNOWN_HEALTH } from './engine-health.ts';
 import { EngineProbe, type EngineProbeResult } from './engine-probe.ts';
 import { type EngineExit, EngineProcess } from './engine-process.ts';
 import { EngineWatch } from './engine-watch.ts';
+import { FactReader } from './facts/fact-reader.ts';
 
 interface EngineOptions {
   command: readonly string[] | undefined;
@@ -34,9 +32,7 @@ export class Engine {
   readonly #prefillProbe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
   #loggedUnnameable = false;
-  /** How the checkpoint stores its weights; undefined: not known. */
-  #precision: string | undefined;
-  #readingPrecision = false;
+  readonly #facts: FactReader | undefined;
 
   constructor(options: EngineOptions) {
     const { command, target, env, log } = options;
@@ -46,17 +42,21 @@ export class Engine {
     if (!target) return;
     const probe = new EngineProbe(target);
     this.#probe = probe;
+    const facts = new FactReader({ target, command, env, log, now: options.now, onChange: () => this.lookSoon() });
+    this.#facts = facts;
     this.#prefillProbe = target.prefill && new EngineProbe(target.prefill);
     this.#watch = new EngineWatch({
       look: async () => {
         const result = await this.#probeEngine(probe);
+        if (result.kind === 'refused' || result.kind === 'loading') facts.forget();
         if (result.kind !== 'models') return result;
         this.#logUnnameable(result.unnameable, log);
-        this.#readPrecision(command, env);
-        return { ...result, models: result.models.map((model) => this.#withPrecision(model)) };
+        facts.refresh(probe.listed);
+        return { ...result, models: result.models.map((model) => ({ ...facts.of(model.id), ...model })) };
       },
       onChange: (health) => {
-        const engine = health.models.find((model) => model.engine !== undefined)?.engine;
+        // Only these engines have paths that differ.
+        const engine = health.models.find((model) => model.engine === 'vllm' || model.engine === 'sglang')?.engine;
         this.#target = engine === undefined ? target : { ...target, engine };
         options.onHealth(health);
       },
@@ -68,25 +68,6 @@ export class Engine {
       now: options.now,
     });
     this.#watch.open();
-  }
-
-  /**
-   * Reads the checkpoint's precision once the engine is ready, because its checkpoint is then on disk. The probes do
-   * not wait for this, because a shared file system may hang.
-   */
-  #readPrecision(command: EngineOptions['command'], env: EngineOptions['env']): void {
-    if (this.#readingPrecision) return;
-    this.#readingPrecision = true;
-    neverRejects(
-      checkpointPrecision(command, env).then((precision) => {
-        this.#precision = precision;
-        if (precision !== undefined) this.lookSoon();
-      }),
-    );
-  }
-
-  #withPrecision(model: ServedModel): ServedModel {
-    return this.#precision === undefined ? model : { ...model, quantization: this.#precision };
   }
 
   /** A disaggregated pair serves only while both of its engines answer. */
@@ -160,7 +141,7 @@ export class Engine {
   /** Ends the probes. The last health stays known. */
   async unwatch(): Promise<void> {
     await this.#watch?.close();
-    await Promise.all([this.#probe?.close(), this.#prefillProbe?.close()]);
+    await Promise.all([this.#probe?.close(), this.#prefillProbe?.close(), this.#facts?.close()]);
   }
 
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {

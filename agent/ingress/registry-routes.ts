@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
+import type { RegistryEntry, ServedModel } from '../../shared/lattice/node-record.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/api-errors.ts';
 import { pathNotFound } from '../../shared/openai/endpoints.ts';
 import { findModelStart, modelStartingError } from '../../shared/proxy/loading-model.ts';
@@ -10,6 +10,7 @@ import {
   type RegistryFilter,
   registryView,
 } from '../../shared/routing/registry-view.ts';
+import { type ModelDetails, modelDetails } from '../../shared/routing/replica-kinds.ts';
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trusted-providers.ts';
 import type { AgentRegistryView } from './agent-registry-view.ts';
@@ -73,7 +74,7 @@ function matches(header: string | undefined, tag: string): boolean {
   return header?.split(',').some((one) => one.trim() === tag || one.trim() === '*') ?? false;
 }
 
-interface Model {
+interface Model extends ModelDetails {
   id: string;
   object: 'model';
   created: number;
@@ -82,15 +83,21 @@ interface Model {
 
 /** Models that nodes can serve now, sorted by name. */
 function servedModels({ registry, trust }: ViewServices): Model[] {
-  const models = new Map<string, Model>();
+  const models = new Map<string, { entry: RegistryEntry; replicas: ServedModel[] }>();
   for (const entry of registry.index.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
-    for (const { id, state } of entry.models) {
-      if (state !== 'ready' || models.has(id)) continue;
-      models.set(id, { id, object: 'model', created: secondsOf(entry), owned_by: entry.provider });
+    for (const replica of entry.models) {
+      if (replica.state !== 'ready') continue;
+      const model = models.get(replica.id) ?? { entry, replicas: [] };
+      model.replicas.push(replica);
+      models.set(replica.id, model);
     }
   }
-  return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  const listed = [...models].map(([id, { entry, replicas }]): Model => {
+    const details = modelDetails(id, replicas);
+    return { id, object: 'model', created: secondsOf(entry), owned_by: entry.provider, ...details };
+  });
+  return listed.sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
 function secondsOf({ joined_at }: RegistryEntry): number {

@@ -1,5 +1,6 @@
 /** Tables in D1 about models; see account-tables.ts. */
 import { integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
+import type { Modality } from '../../shared/lattice/node-record.ts';
 import type { RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import type { WeightRule } from '../../shared/routing/policies/node-weights.ts';
 import { MODEL_CLASSES } from '../settings/timeout-classes.ts';
@@ -43,10 +44,6 @@ export const catalogue = sqliteTable('catalogue', {
   successor: text('successor'),
   updatedAt: integer('updated_at').notNull(),
 });
-
-/** Kinds of content that a model reads or writes. */
-export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
-type Modality = (typeof MODALITIES)[number];
 
 /** The part of a model's catalog entry that people read. Routing does not use it. */
 export const modelCards = sqliteTable('model_cards', {

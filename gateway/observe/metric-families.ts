@@ -220,6 +220,12 @@ export const MODEL_NODES = gauge(
   'gen_ai_request_model',
   'state',
 );
+export const MODEL_REPLICA_VALUES = gauge(
+  'otela_model_replica_values',
+  'Different values that ready replicas of a model publish, for models of which replicas differ.',
+  'gen_ai_request_model',
+  'fact',
+);
 export const TUNNELS = gauge('otela_tunnels_open', 'Agents with an open tunnel to this gateway.');
 export const STREAMS_IN_FLIGHT = gauge(
   'otela_streams_in_flight',
@@ -307,6 +313,7 @@ export const FAMILIES: readonly Family[] = [
   REGISTRY_NODES,
   SUSPECTED_NODES,
   MODEL_NODES,
+  MODEL_REPLICA_VALUES,
   TUNNELS,
   STREAMS_IN_FLIGHT,
   ENGINE_REQUESTS,

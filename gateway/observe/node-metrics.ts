@@ -11,6 +11,7 @@ import {
   FROZEN_CLUSTERS,
   MODEL_ALWAYS_ON,
   MODEL_NODES,
+  MODEL_REPLICA_VALUES,
   MODEL_SUNSET,
   REGISTRY_EVENTS,
   REGISTRY_NODES,
@@ -21,13 +22,17 @@ import {
 
 export function addNodeMetrics(
   metrics: MetricStore,
-  { states, suspected, tunnels, breakers, load, models, versions, sunsets, alwaysOn, counters }: NodeCensus,
+  { states, suspected, tunnels, breakers, load, models, differing, versions, sunsets, alwaysOn, counters }: NodeCensus,
 ): void {
   for (const [state, n] of Object.entries(states)) metrics.set(REGISTRY_NODES, [state], n);
   metrics.set(SUSPECTED_NODES, [], suspected);
   metrics.set(TUNNELS, [], tunnels);
   for (const { model, ...standings } of models)
     for (const [state, n] of Object.entries(standings)) metrics.set(MODEL_NODES, [model, state], n);
+  for (const { model, precision, context } of differing) {
+    metrics.set(MODEL_REPLICA_VALUES, [model, 'precision'], precision);
+    metrics.set(MODEL_REPLICA_VALUES, [model, 'context'], context);
+  }
   for (const [state, n] of Object.entries(breakers)) metrics.set(BREAKERS, [state], n);
   for (const [version, n] of Object.entries(versions)) metrics.set(AGENT_VERSIONS, [version], n);
   for (const [model, seconds] of Object.entries(sunsets)) metrics.set(MODEL_SUNSET, [model], seconds);

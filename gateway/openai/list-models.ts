@@ -1,5 +1,7 @@
+import type { ServedModel } from '../../shared/lattice/node-record.ts';
 import { findModelStart, modelStartingError } from '../../shared/proxy/loading-model.ts';
 import { isLoading, modelStart, remainingMs } from '../../shared/routing/loading-models.ts';
+import { type ModelDetails, modelDetails } from '../../shared/routing/replica-kinds.ts';
 import { isTrusted } from '../../shared/routing/trusted-providers.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { hasAccess, isRetired, modelLifecycle, requireListed, unknownModelError } from '../accounts/model-access.ts';
@@ -9,7 +11,7 @@ import type { StartableModel } from '../factory/startable-models.ts';
 import type { RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { aliasesOf } from '../routing/aliases-and-fallbacks.ts';
 
-interface Model {
+interface Model extends Partial<ModelDetails> {
   id: string;
   object: 'model';
   created: number;
@@ -59,19 +61,29 @@ function isListed({ settings }: RegistrySnapshot, account: Account, id: string):
  */
 function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   const trust = trustOf(account, [], view.settings);
-  const served = new Map<string, Model>();
+  const served = new Map<string, { model: Model; replicas: ServedModel[] }>();
   for (const entry of view.nodes.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
-    for (const { id, state } of entry.models) {
-      if (state !== 'ready' || served.has(id)) continue;
+    for (const replica of entry.models) {
+      const { id, state } = replica;
+      if (state !== 'ready') continue;
+      const known = served.get(id);
+      if (known !== undefined) {
+        known.replicas.push(replica);
+        continue;
+      }
       const created = Math.floor(Date.parse(entry.joined_at) / 1000);
-      served.set(id, { id, object: 'model', created, owned_by: entry.provider });
+      const model: Model = { id, object: 'model', created, owned_by: entry.provider };
+      served.set(id, { model, replicas: [replica] });
     }
   }
-  const models = new Map([...served].filter(([id]) => isListed(view, account, id)));
-  for (const [id, model] of aliasesOf(account, view.settings)) {
-    const meant = served.get(model);
-    if (meant !== undefined && isListed(view, account, model)) models.set(id, { ...meant, id });
+  const models = new Map<string, Model>();
+  for (const [id, { model, replicas }] of served)
+    if (isListed(view, account, id)) models.set(id, { ...model, ...modelDetails(id, replicas) });
+  for (const [id, name] of aliasesOf(account, view.settings)) {
+    const meant = served.get(name);
+    if (meant !== undefined && isListed(view, account, name))
+      models.set(id, { ...meant.model, id, ...modelDetails(id, meant.replicas) });
   }
   for (const [id, model] of models) models.set(id, { ...model, ...modelLifecycle(view.settings, id) });
   return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));

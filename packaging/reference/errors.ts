@@ -15,7 +15,7 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
   duplicate_key: ['the body has a key twice', 'send it once'],
   invalid_requirement: [
     '`x-otela-require` or `x-otela-prefer` is malformed',
-    'keys: `gpu vram quantization context engine tier region time_left reasoning_budget`, with `=` or `>=`',
+    'keys: `gpu vram quantization precision context engine tier region time_left reasoning_budget`, with `=` or `>=`',
   ],
   unknown_provider: [
     '`x-otela-trusted-providers` has a provider that this gateway has never known',

@@ -26,14 +26,36 @@ export const sessionSchema = z.string().regex(SESSION_PATTERN);
 
 const text = (max: number) => z.string().max(max);
 
+/** A fact that newer agents publish. If this version cannot decode the value, the node is still listed without it. */
+const fact = <T extends z.ZodType>(schema: T) => schema.optional().catch(undefined);
+const amount = z.number().int().positive();
+
+/** Kinds of content that a model reads or writes. */
+export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
+export type Modality = (typeof MODALITIES)[number];
+const modalities = fact(z.array(z.enum(MODALITIES)).max(MODALITIES.length));
+
 export const modelSchema = z.object({
   id: text(256).min(1),
   state: z.enum(['ready', 'loading', 'on-disk']),
   /** Maximum number of tokens of prompt and response together. */
   context_length: z.number().int().positive().optional(),
+  /** Format of the weights in the engine's memory, also of weights that are not quantized: `bfloat16`, `Q4_K_M`. */
   quantization: text(32).optional(),
   engine: text(64).optional(),
   revision: text(64).optional(),
+  engine_version: fact(text(64)),
+  parameters: fact(amount),
+  input_modalities: modalities,
+  output_modalities: modalities,
+  /** Name of the engine's parser for tool calls; `builtin` if the engine has only one. Absent: none, or not known. */
+  tool_parser: fact(text(64)),
+  /** Name of the engine's parser for reasoning; `builtin` if the engine has only one. Absent: none, or not known. */
+  reasoning_parser: fact(text(64)),
+  /** Maximum number of requests that the engine runs at the same time. */
+  max_batch: fact(amount),
+  /** Tokens that fit into the engine's KV cache, all requests together. */
+  kv_tokens: fact(amount),
 });
 
 export const gpuSchema = z.object({
@@ -43,6 +65,19 @@ export const gpuSchema = z.object({
   name: text(128),
   vram_mib: z.number().int().nonnegative(),
 });
+
+/**
+ * Measured state of the machine's GPUs, rounded, so that it seldom changes. Means over the GPUs, and the temperature of
+ * the hottest one. A fact that the driver does not report is absent.
+ */
+const gpuStateSchema = z.object({
+  /** Share of time in which a GPU ran a kernel, from 0 to 1. */
+  use: fact(z.number().min(0).max(1)),
+  memory_used_mib: fact(z.number().min(0).max(1e9)),
+  power_w: fact(z.number().min(0).max(100_000)),
+  temperature_c: fact(z.number().min(0).max(1_000)),
+});
+export type GpuState = z.infer<typeof gpuStateSchema>;
 
 /**
  * Maximum number of GPUs of one node: enough for an engine on 32 machines with 8 GPUs each. A bound is needed because
@@ -73,6 +108,7 @@ export const nodeRecordSchema = z.object({
     })
     .optional(),
   agent_version: text(32),
+  gpu_state: fact(gpuStateSchema),
   /** Why the node accepts no new requests and is about to leave: `drain`, `time-limit`, a signal's name, … */
   leaving: text(64).optional(),
 });

@@ -8,6 +8,7 @@ const OFFERS_MAX = 8;
 /** How a provider publishes a fact that its agent cannot find out. */
 const PUBLISHED_BY: Partial<Record<RequirementKey, string>> = {
   quantization: '--fact quantization=bf16',
+  precision: '--fact quantization=bf16',
   context: '--fact context=32768',
   engine: '--fact engine=vllm',
   region: '--region NAME',

@@ -1,6 +1,7 @@
 /** The answers of gateways and agents under `/v1/registry`. */
-import { type RegistryEntry, SESSION_STATES } from '../lattice/node-record.ts';
+import { type RegistryEntry, SESSION_STATES, type ServedModel } from '../lattice/node-record.ts';
 import type { ModelNodes, NodeIndex } from './node-index.ts';
+import { differingFacts, type ReplicaKind, replicaKinds } from './replica-kinds.ts';
 import { buildRequirement, type Requirement, RequirementError, satisfies } from './requirements.ts';
 
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
@@ -100,22 +101,38 @@ interface ModelSummary {
   /** Number of these sessions that can take a request now. */
   serving: number;
   providers: string[];
+  /** The precisions and contexts in which the serving sessions have the model. */
+  kinds: ReplicaKind[];
+  /** The facts in which they differ. Absent: none. */
+  differ?: ('precision' | 'context_length')[];
 }
 
 /** `GET /v1/registry/models`: each model with its replicas among the nodes that match. */
 export function modelsView(index: ViewedNodes, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
-  const models = new Map<string, { replicas: number; serving: number; providers: Set<string> }>();
+  const models = new Map<string, { replicas: number; serving: ServedModel[]; providers: Set<string> }>();
   for (const entry of selected(index, filter, now)) {
-    for (const { id, state } of entry.models) {
+    for (const served of entry.models) {
+      const { id, state } = served;
       if (filter.model !== undefined && !filter.model.has(id)) continue;
-      const model = models.get(id) ?? { replicas: 0, serving: 0, providers: new Set<string>() };
+      const model = models.get(id) ?? { replicas: 0, serving: [], providers: new Set<string>() };
       models.set(id, model);
       if (entry.state !== 'LEFT') model.replicas++;
-      if (isServing(entry) && state === 'ready') model.serving++;
+      if (isServing(entry) && state === 'ready') model.serving.push(served);
       model.providers.add(entry.provider);
     }
   }
-  const shown = [...models].map(([id, model]) => ({ id, ...model, providers: [...model.providers].sort() }));
+  const shown = [...models].map(([id, { replicas, serving, providers }]) => {
+    const kinds = replicaKinds(serving);
+    const differ = differingFacts(kinds);
+    return {
+      id,
+      replicas,
+      serving: serving.length,
+      providers: [...providers].sort(),
+      kinds,
+      ...(differ.length > 0 ? { differ } : {}),
+    };
+  });
   return list(shown.sort((a, b) => (a.id < b.id ? -1 : 1)));
 }
 

@@ -28,6 +28,7 @@ export function modelFacts(model: ServedModel): Facts {
   const bits = model.quantization === undefined ? undefined : quantizationBits(model.quantization);
   return {
     ...(bits === undefined ? {} : { quantization: [bits] }),
+    ...(model.quantization === undefined ? {} : { precision: [precisionName(model.quantization)] }),
     ...(model.context_length === undefined ? {} : { context: [model.context_length] }),
     ...(model.engine === undefined ? {} : { engine: [engineName(model.engine)] }),
   };
@@ -59,6 +60,21 @@ function engineName(engine: string): string {
   return engine.toLowerCase().split(/[\s/:@]/, 1)[0] ?? '';
 }
 
+/** One name for each format, in lower case: `bfloat16` becomes `bf16`, and `Q4_K_M` becomes `q4_k_m`. */
+export function precisionName(name: string): string {
+  const text = name.trim().toLowerCase();
+  return SYNONYMS.get(text.replace(/^torch\./, '')) ?? text;
+}
+
+const SYNONYMS: ReadonlyMap<string, string> = new Map([
+  ['bfloat16', 'bf16'],
+  ['float16', 'fp16'],
+  ['half', 'fp16'],
+  ['f16', 'fp16'],
+  ['float32', 'fp32'],
+  ['f32', 'fp32'],
+]);
+
 /**
  * Bits per weight by the name of the format, for example `awq` 4, `bf16` 16, `Q5_K_M` 5. Undefined if the name does not
  * contain it.
@@ -67,7 +83,7 @@ export function quantizationBits(name: string): number | undefined {
   const text = name.toLowerCase().replace(/[\s-]/g, '_');
   const named = FORMATS.find(([pattern]) => pattern.test(text));
   if (named !== undefined) return named[1];
-  const bits = /^(?:w|q|iq|int|uint|nf|fp|mxfp|nvfp|bf|float|bfloat)_?(\d{1,2})(?!\d)/.exec(text)?.[1];
+  const bits = /(?:^(?:w|q|iq|u?int|bf|b?float)|(?:^|_)(?:int|nf|fp|mxfp|nvfp))_?(\d{1,2})(?!\d)/.exec(text)?.[1];
   return bits === undefined ? undefined : Number(bits);
 }
 

@@ -5,7 +5,7 @@
 import { findGpuClass } from '../hardware/gpu-classes.ts';
 import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
 import { durationMs } from '../text/duration.ts';
-import { modelFacts, nodeFacts, quantizationBits } from './requirement-facts.ts';
+import { modelFacts, nodeFacts, precisionName, quantizationBits } from './requirement-facts.ts';
 
 /** Maximum number of clauses. It bounds the comparisons that one header can cause per candidate. */
 const REQUIREMENTS_MAX = 16;
@@ -24,6 +24,8 @@ const KEYS = {
   gpu: { kind: 'text', read: (value: string) => findGpuClass(value)?.name ?? value.toUpperCase() },
   vram: { kind: 'number', read: number },
   quantization: { kind: 'number', read: (value: string) => number(value) ?? quantizationBits(value) },
+  /** The format's name. Formats with equally many bits have different names. */
+  precision: { kind: 'text', read: precisionName },
   context: { kind: 'number', read: number },
   engine: { kind: 'text', read: (value: string) => value.toLowerCase() },
   tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
@@ -120,7 +122,7 @@ export function countSatisfied(
   return wanted.filter((one) => satisfies(entry, [one], model, now)).length;
 }
 
-const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
+const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'precision', 'context', 'engine']);
 
 /** True if the node publishes the fact, and all of its values (one per device) satisfy the requirement. */
 function holds({ operator, values }: Requirement, facts: readonly (string | number)[] | undefined): boolean {

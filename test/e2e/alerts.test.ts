@@ -48,7 +48,7 @@ let disk: FileSystem | string;
 const seen = new Set<string>();
 
 /** An engine that claims to have written a hundred million tokens. */
-async function startLiar(): Promise<string> {
+async function startLiar(context = 4096): Promise<string> {
   const usage = { prompt_tokens: 1, completion_tokens: 100_000_000, total_tokens: 100_000_001 };
   const message = { role: 'assistant', content: 'Much.' };
   const answer = {
@@ -57,7 +57,7 @@ async function startLiar(): Promise<string> {
   };
   const server = createServer((request, response) => {
     request.resume().on('end', () => {
-      const models = { object: 'list', data: [{ id: LIAR, object: 'model', max_model_len: 4096 }] };
+      const models = { object: 'list', data: [{ id: LIAR, object: 'model', max_model_len: context }] };
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(JSON.stringify(request.url === '/v1/models' ? models : answer));
     });
@@ -148,6 +148,13 @@ it('on a good day only the certificate is told of, which has three days left', a
 it('a provider that reports more than can be is named', async () => {
   const alert = await raises('OtelaUsageNotAsReported', () => ask({}, { model: LIAR }));
   expect(alert.labels).toMatchObject({ provider: 'lab', reason: 'over_bound' });
+});
+
+it('replicas under one name that have different contexts', async () => {
+  const { url } = cluster.gateway;
+  await startAgent({ gateways: [url], token: cluster.token, engineUrl: await startLiar(2048) });
+  const alert = await raises('OtelaModelReplicasDiffer');
+  expect(alert.labels).toMatchObject({ gen_ai_request_model: LIAR, fact: 'context' });
 });
 
 it('one engine of several that fails is left out, and said to be', async () => {

@@ -20,12 +20,12 @@ interface Pair {
   ask(body: object): Promise<Response>;
 }
 
-async function openPair(likeSglang: boolean): Promise<Pair> {
+async function openPair(form: 'vllm' | 'sglang'): Promise<Pair> {
   const gateway = await Gateway.start();
   const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
   const [prefill, decode] = await Promise.all([
-    startEngine({ models: [MODEL], likeSglang, role: 'prefill' }),
-    startEngine({ models: [MODEL], likeSglang, role: 'decode' }),
+    startEngine({ models: [MODEL], form, role: 'prefill' }),
+    startEngine({ models: [MODEL], form, role: 'decode' }),
   ]);
   atEnd(() => prefill.close());
   atEnd(() => decode.close());
@@ -42,11 +42,11 @@ async function openPair(likeSglang: boolean): Promise<Pair> {
 }
 
 describe.each([
-  { engines: 'vLLM', likeSglang: false },
-  { engines: 'SGLang', likeSglang: true },
-])('a pair of $engines engines', ({ likeSglang }) => {
+  { engines: 'vLLM', form: 'vllm' as const },
+  { engines: 'SGLang', form: 'sglang' as const },
+])('a pair of $engines engines', ({ form }) => {
   it('serves streams and whole answers as one node, each prompt computed by the prefill engine', async () => {
-    const { gateway, key, prefill, decode, ask } = await openPair(likeSglang);
+    const { gateway, key, prefill, decode, ask } = await openPair(form);
     const nodes = await fetch(`${gateway.url}/v1/registry/nodes`, { headers: { authorization: `Bearer ${key}` } });
     const { data }: { data: { models: unknown[] }[] } = JSON.parse(await nodes.text());
     expect(data.filter(({ models }) => models.length > 0)).toHaveLength(1);
@@ -62,17 +62,18 @@ describe.each([
     expect(prompts(prefill.requests)).toHaveLength(2);
     expect(prompts(decode.requests)).toHaveLength(2);
     const rooms = prompts(prefill.requests).map(({ bodyStart }) => /"bootstrap_room":(\d+)/.exec(bodyStart)?.[1]);
-    if (likeSglang) expect(new Set(rooms).size).toBe(2);
+    if (form === 'sglang') expect(new Set(rooms).size).toBe(2);
     else
       for (const { bodyStart } of prompts(prefill.requests))
         expect(JSON.parse(bodyStart)).toMatchObject({ max_tokens: 1, min_tokens: 0, stream: false });
   });
 
   it("does not let a client name another request's keys and values", async () => {
-    const { prefill, decode, ask } = await openPair(likeSglang);
-    const stolen = likeSglang
-      ? { bootstrap_room: 7, bootstrap_host: '127.0.0.1', bootstrap_port: prefill.port }
-      : { kv_transfer_params: { remote_block_ids: ['x'], remote_host: '127.0.0.1', remote_port: prefill.port } };
+    const { prefill, decode, ask } = await openPair(form);
+    const stolen =
+      form === 'sglang'
+        ? { bootstrap_room: 7, bootstrap_host: '127.0.0.1', bootstrap_port: prefill.port }
+        : { kv_transfer_params: { remote_block_ids: ['x'], remote_host: '127.0.0.1', remote_port: prefill.port } };
     const answer = await ask(chatBody({ tokens: 1 }, stolen));
     // Each request gets its own keys and values: a mock that gets those of another request returns 500.
     expect(answer.status).toBe(200);
@@ -80,14 +81,14 @@ describe.each([
   });
 
   it('relays the refusal of a bad request', async () => {
-    const { ask } = await openPair(likeSglang);
+    const { ask } = await openPair(form);
     const answer = await ask(chatBody({ status: 422 }));
     expect(answer.status).toBe(422);
   });
 });
 
 it('a vLLM pair whose prefill engine fails a request answers all the same', async () => {
-  const { prefill, decode, ask } = await openPair(false);
+  const { prefill, decode, ask } = await openPair('vllm');
   prefill.control({ status: 500 }, 1);
   const answer = await ask(chatBody({ tokens: 2 }));
   expect(answer.status).toBe(200);
@@ -97,7 +98,7 @@ it('a vLLM pair whose prefill engine fails a request answers all the same', asyn
 });
 
 it('a client that leaves ends the prefill', async () => {
-  const { prefill, key, gateway } = await openPair(false);
+  const { prefill, key, gateway } = await openPair('vllm');
   prefill.control({ delayMs: 60_000 }, 1);
   const client = new AbortController();
   const asked = fetch(`${gateway.url}/v1/chat/completions`, {
@@ -113,7 +114,7 @@ it('a client that leaves ends the prefill', async () => {
 });
 
 it('a pair whose prefill engine is gone takes no more requests', async () => {
-  const { prefill, decode, gateway, ask } = await openPair(false);
+  const { prefill, decode, gateway, ask } = await openPair('vllm');
   await gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   await prefill.close();
   await gateway.serving(0);

@@ -7,6 +7,7 @@ import { createServer, type Server } from 'node:http';
 import { parseArgs } from 'node:util';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Behaviour } from './engine/behaviour.ts';
+import { ENGINE_FORMS } from './engine/forms.ts';
 import { type EngineOptions, MockEngine } from './engine/mock-engine.ts';
 import type { EngineRequest, RequestLog } from './engine/record.ts';
 
@@ -75,9 +76,9 @@ answers like vLLM, with words from a fixed list: for a test without a GPU`;
 
 /**
  * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
- * --journal FILE --prefix /p --api-key-env VAR`. SIGUSR2 ends it with code 3.
+ * --journal FILE --prefix /p --form vllm --checkpoint DIRECTORY --api-key-env VAR`. SIGUSR2 ends it with code 3.
  */
-async function main(): Promise<void> {
+export async function main(): Promise<void> {
   const { values } = parseArgs({
     // `serve NAME` and unknown flags are accepted, so that it can replace `vllm serve NAME …`.
     strict: false,
@@ -92,6 +93,8 @@ async function main(): Promise<void> {
       slots: { type: 'string' },
       journal: { type: 'string' },
       prefix: { type: 'string', default: '' },
+      form: { type: 'string' },
+      checkpoint: { type: 'string' },
       'start-after-ms': { type: 'string', default: '0' },
       'api-key-env': { type: 'string' },
       help: { type: 'boolean' },
@@ -103,6 +106,7 @@ async function main(): Promise<void> {
   if (values.tokens !== undefined) behaviour.tokens = Number(values.tokens);
   if (values.rate !== undefined) behaviour.tokensPerSecond = Number(values.rate);
   const apiKey = values['api-key-env'] === undefined ? undefined : process.env[String(values['api-key-env'])];
+  const form = ENGINE_FORMS.find((known) => known === values.form);
   await new Promise((resolve) => setTimeout(resolve, Number(values['start-after-ms'])));
   const engine = await startEngine({
     port: Number(values.port),
@@ -112,6 +116,8 @@ async function main(): Promise<void> {
     behaviour,
     ...(apiKey === undefined ? {} : { apiKey }),
     ...(values.slots === undefined ? {} : { slots: Number(values.slots) }),
+    ...(form === undefined ? {} : { form }),
+    ...(values.checkpoint === undefined ? {} : { checkpoint: String(values.checkpoint) }),
     ...(values['prompt-rate'] === undefined ? {} : { promptRate: Number(values['prompt-rate']) }),
     ...(values.journal === undefined ? {} : { journal: String(values.journal) }),
   });

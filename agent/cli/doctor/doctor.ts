@@ -80,7 +80,7 @@ async function checkConfig(config: StartConfig, env: Env): Promise<CheckResult[]
   const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxyUrl(relay, authority(gateway), token);
   const ways = await checkWays(gateways, env, relayTo);
   const warnings = config.warnings.map((warning) => checkWarning('settings', warning, 'Works, but fix it.'));
-  return [...warnings, ...ways, checkToken(token), await checkEngine(config.command, config.engine, env)];
+  return [...warnings, ...ways, checkToken(token), await checkEngine(config, env)];
 }
 
 function checkToken(token: string): CheckResult {

@@ -1,16 +1,22 @@
 /** Checks this machine for an agent's needs: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
 import { detectBatchJob } from '../../../node/batch-systems/detect.ts';
+import type { ServedModel } from '../../../shared/lattice/node-record.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { Env } from '../../config/setting.ts';
+import type { StartConfig } from '../../config/start-config.ts';
+import { applyFacts, type ModelFact } from '../../engine/declared-model-facts.ts';
 import { isOccupied } from '../../engine/engine.ts';
 import type { EngineTarget } from '../../engine/engine-address.ts';
 import { EngineProbe } from '../../engine/engine-probe.ts';
+import { FactReader } from '../../engine/facts/fact-reader.ts';
+import type { ModelFacts } from '../../engine/facts/model-facts.ts';
 import { missingCommand } from '../../engine/prepare-exec.ts';
 import { inventory } from '../../host/hardware-inventory.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { StateDir } from '../../host/state-directory.ts';
+import { describeModel } from '../describe-model.ts';
 
 export async function checkGpus(env: Env, run: RunTool): Promise<CheckResult> {
   const notes: string[] = [];
@@ -44,8 +50,7 @@ export async function checkJob(env: Env, run: RunTool): Promise<CheckResult> {
  * free. Without a command, another program has started the engine, so it must answer.
  */
 export async function checkEngine(
-  command: string[] | undefined,
-  target: EngineTarget | undefined,
+  { command, engine: target, facts }: Pick<StartConfig, 'command' | 'engine' | 'facts'>,
   env: Env,
 ): Promise<CheckResult> {
   if (command !== undefined) {
@@ -64,14 +69,44 @@ export async function checkEngine(
     );
   }
   if (target === undefined) return checkPassed('engine', 'none: the agent would join idle');
+  return checkRunningEngine(target, facts, env);
+}
+
+async function checkRunningEngine(
+  target: EngineTarget,
+  declared: readonly ModelFact[],
+  env: Env,
+): Promise<CheckResult> {
   const probe = new EngineProbe(target);
-  const seen = await probe.look();
-  if (seen.kind === 'models')
-    return checkPassed('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
-  if (seen.kind === 'loading')
-    return checkPassed('engine', `${probe.url} is still loading ${seen.models.map(({ id }) => id).join(', ')}`);
-  const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
-  return checkFailed('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
+  const facts = new FactReader({
+    ...{ target, command: undefined, env, now: () => performance.now(), onChange: () => {}, log: () => {} },
+  });
+  try {
+    const seen = await probe.look();
+    if (seen.kind === 'models') {
+      const known = await facts.read(probe.listed).catch(() => new Map<string, ModelFacts>());
+      const models = seen.models.map((model) => ({ ...known.get(model.id), ...model }));
+      return checkModels(probe.url, applyFacts(models, {}, declared));
+    }
+    if (seen.kind === 'loading')
+      return checkPassed('engine', `${probe.url} is still loading ${seen.models.map(({ id }) => id).join(', ')}`);
+    const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
+    return checkFailed('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
+  } finally {
+    await Promise.all([probe.close(), facts.close()]);
+  }
+}
+
+/** Warns if a client's requirement would exclude a model because its precision or context is not known. */
+function checkModels(url: string, models: readonly ServedModel[]): CheckResult {
+  const found = `${url} serves ${models.map(describeModel).join(', ') || 'nothing yet'}`;
+  const unknown = models.filter(({ quantization, context_length: context }) => !quantization || !context);
+  if (unknown.length === 0) return checkPassed('engine', found);
+  return checkWarning(
+    'engine',
+    found,
+    `The precision or the context of ${unknown.map(({ id }) => id).join(', ')} is not known, so requests that require one are not sent here. Add them: --fact quantization=bf16 --fact context=32768.`,
+  );
 }
 
 export function checkState(env: Env): CheckResult {

@@ -29,7 +29,11 @@ function healthChangeText(
     ];
   }
   if (!health.answering) return ['the engine no longer answers; waiting for it'];
-  return [`models now: ${models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none'}`];
+  return [`models now: ${modelStates(models)}`];
+}
+
+function modelStates(models: readonly ServedModel[]): string {
+  return models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none';
 }
 
 interface SessionHealthOptions {
@@ -53,6 +57,8 @@ const ENGINE_GONE_MS = 30_000;
 export class SessionHealth {
   readonly #options: SessionHealthOptions;
   #goneTimer: NodeJS.Timeout | undefined;
+  /** The states that were last seen. */
+  #states = '';
 
   constructor(options: SessionHealthOptions) {
     this.#options = options;
@@ -68,7 +74,11 @@ export class SessionHealth {
     const models = this.#described(this.#modelsOf(health));
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
     if (sessions.current === undefined) parts.requests?.unadmitted(localNodeFacts(sessions));
-    for (const line of healthChangeText(before, health, models, config.facts)) log(line);
+    const states = `${health.answering} ${modelStates(models)}`;
+    // A change of other facts, such as the size of the KV cache, needs no line.
+    const isNews = before === 'JOIN' || states !== this.#states;
+    this.#states = states;
+    if (isNews) for (const line of healthChangeText(before, health, models, config.facts)) log(line);
     this.#watchForGone(health);
   }
 

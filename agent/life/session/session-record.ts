@@ -6,7 +6,7 @@ import {
   nodePayloadSchema,
   PAYLOAD_MAX_BYTES,
 } from '../../../shared/lattice/node-payload.ts';
-import { type SessionState, sessionStateRank } from '../../../shared/lattice/node-record.ts';
+import { type ServedModel, type SessionState, sessionStateRank } from '../../../shared/lattice/node-record.ts';
 
 /** Facts about the node that each session of an agent publishes. */
 export type NodeFacts = NodePayload;
@@ -67,13 +67,15 @@ export class RecordKeeper {
   }
 
   /**
-   * Shortens a payload that is too long, because a replica refuses it, and with it the node. Drops the last models,
-   * then the names of GPUs, then GPUs.
+   * Shortens a payload that is too long, because a replica refuses it, and with it the node. Drops facts about the last
+   * models that routing does not need, then the last models, then the names of GPUs, then GPUs.
    */
   #fitted(record: SessionRecord): SessionRecord {
     const models = [...record.models];
     let gpus = record.hardware.gpus;
     const assembled = () => ({ ...record, models, hardware: { ...record.hardware, gpus } });
+    for (let at = models.length - 1; at >= 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES; at--)
+      models.splice(at, 1, ...models.slice(at, at + 1).map(routedFacts));
     while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
     while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
@@ -92,6 +94,19 @@ export class RecordKeeper {
     const { host: _host, job: _job, ...rest } = record;
     return { ...rest, labels: {} };
   }
+}
+
+/** The model without the facts that only people and clients read. */
+function routedFacts(model: ServedModel): ServedModel {
+  const { id, state, context_length: context, quantization, engine, revision } = model;
+  return {
+    id,
+    state,
+    ...(context === undefined ? {} : { context_length: context }),
+    ...(quantization === undefined ? {} : { quantization }),
+    ...(engine === undefined ? {} : { engine }),
+    ...(revision === undefined ? {} : { revision }),
+  };
 }
 
 /** The payload that is sent with the signed record. */

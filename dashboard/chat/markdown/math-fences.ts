@@ -25,7 +25,7 @@ export function withMathFences(text: string, streaming: boolean): string {
 }
 
 /**
- * Puts displayed formulas on lines of their own between `$$`. While the text is streaming, an incomplete last formula
+ * Puts each displayed formula on a separate line between `$$`. While the text is streaming, an incomplete last formula
  * is shown as code, because it cannot be rendered.
  */
 function fenced(part: string, streaming: boolean): string {

@@ -1,9 +1,10 @@
 /** Model cards: descriptions of models that operators write and the catalog shows. Routing does not use them. */
 import * as z from 'zod';
+import { MODALITIES } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { readGatewaySettings } from '../../accounts/gateway-settings.ts';
 import { hasAccess } from '../../accounts/model-access.ts';
-import { MODALITIES, modelCards } from '../../accounts/model-tables.ts';
+import { modelCards } from '../../accounts/model-tables.ts';
 import { CONTROL_FREE } from '../../http/common-schemas.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';

@@ -21,10 +21,34 @@ const objectOf = (properties: Readonly<Record<string, object>>, optional: Readon
   properties: { ...properties, ...optional },
 });
 
-/** Fields that only `state=all` returns are optional. */
+const TEXTS = { type: 'array', items: TEXT };
+const KINDS = {
+  type: 'array',
+  description: 'Replicas by precision and context, the most frequent first.',
+  items: objectOf(
+    {
+      nodes: COUNT,
+      engines: TEXTS,
+      require: { type: 'string', description: 'Value of x-otela-require that selects these replicas.' },
+    },
+    { precision: TEXT, context_length: COUNT },
+  ),
+};
+const DIFFER = { ...TEXTS, description: 'Facts in which replicas differ: precision, context_length. Absent: none.' };
+
+/** Fields that only `state=all` returns, and facts that no node publishes, are optional. */
 const MODEL = objectOf(
   { id: TEXT, object: { const: 'model' }, created: { type: 'integer' }, owned_by: TEXT },
   {
+    max_model_len: { ...COUNT, description: 'Least context of the replicas that the key may use, in tokens.' },
+    context_length: { ...COUNT, description: 'The same as max_model_len.' },
+    max_input_tokens: { ...COUNT, description: 'The same as max_model_len.' },
+    display_name: TEXT,
+    architecture: objectOf({ input_modalities: TEXTS, output_modalities: TEXTS }),
+    x_otela: objectOf(
+      { kinds: KINDS },
+      { parameters: COUNT, tool_parsers: TEXTS, reasoning_parsers: TEXTS, differ: DIFFER },
+    ),
     state: { type: 'string', enum: ['ready', 'loading', 'cold', 'queued', 'starting', 'resting'] },
     ready_in_ms: { type: ['number', 'null'], description: 'Estimated from previous starts; null: unknown.' },
     loading_ms: { type: 'number' },
@@ -43,15 +67,41 @@ const NODE = objectOf(
     connected: YES_OR_NO,
     suspected: YES_OR_NO,
     tier: { type: 'string', enum: ['stable', 'volatile'] },
-    models: { type: 'array', items: objectOf({ id: TEXT, state: TEXT }, { context_length: COUNT }) },
+    models: {
+      type: 'array',
+      items: objectOf(
+        { id: TEXT, state: TEXT },
+        {
+          context_length: COUNT,
+          quantization: { type: 'string', description: 'Format of the weights, such as bfloat16 or Q4_K_M.' },
+          engine: TEXT,
+          engine_version: TEXT,
+          revision: TEXT,
+          parameters: COUNT,
+          input_modalities: TEXTS,
+          output_modalities: TEXTS,
+          tool_parser: TEXT,
+          reasoning_parser: TEXT,
+          max_batch: { ...COUNT, description: 'Requests that the engine runs at the same time.' },
+          kv_tokens: { ...COUNT, description: 'Tokens that fit into the KV cache.' },
+        },
+      ),
+    },
     hardware: JSON_OBJECT,
   },
-  { region: TEXT, job: JSON_OBJECT },
+  {
+    region: TEXT,
+    job: JSON_OBJECT,
+    gpu_state: {
+      ...JSON_OBJECT,
+      description: 'Measured GPUs, at most once in ten minutes: use, memory_used_mib, power_w, temperature_c.',
+    },
+  },
 );
 
 const VIEWS: Readonly<Record<RegistryViewName, object>> = {
   nodes: NODE,
-  models: objectOf({ id: TEXT, replicas: COUNT, serving: COUNT, providers: { type: 'array', items: TEXT } }),
+  models: objectOf({ id: TEXT, replicas: COUNT, serving: COUNT, providers: TEXTS, kinds: KINDS }, { differ: DIFFER }),
   providers: objectOf({ id: TEXT, nodes: COUNT, serving: COUNT }),
 };
 

@@ -1,6 +1,7 @@
 import { type RegistryEntry, SESSION_STATES } from '../../../shared/lattice/node-record.ts';
 import { isVersion } from '../../../shared/release/release-manifest.ts';
 import { breakerAt, LOAD_KNOWN_MS } from '../../../shared/routing/node-load.ts';
+import { precisionName } from '../../../shared/routing/requirement-facts.ts';
 import type { RegistryCounters } from '../registry-counters.ts';
 import type { SessionTable } from '../session-table.ts';
 
@@ -11,6 +12,9 @@ const MODELS_MAX = 500;
  * malformed ones count as `other`.
  */
 const VERSIONS_MAX = 20;
+
+/** Maximum number of different values of one model's fact that are counted. */
+const VALUES_MAX = 32;
 
 type NodeState = 'ready' | 'suspected' | 'loading';
 
@@ -23,6 +27,8 @@ export interface NodeCensus {
   /** Sums over engines that reported within seconds. `open`: requests of this gateway on those nodes. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<NodeState, number>)[];
+  /** Models of which ready sessions publish different precisions or contexts, and the number of different values. */
+  differing: { model: string; precision: number; context: number }[];
   /** Number of sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;
   /** When models are retired according to the catalog, in seconds since 1970. */
@@ -38,6 +44,7 @@ export function takeCensus(
 ): Omit<NodeCensus, 'counters' | 'sunsets' | 'alwaysOn'> {
   const states: Record<string, number> = Object.fromEntries(SESSION_STATES.map((state) => [state, 0]));
   const models = new Map<string, Record<NodeState, number>>();
+  const values = new Map<string, { precision: Set<string>; context: Set<number> }>();
   const versions = new Map<string, number>();
   const breakers = { closed: 0, open: 0, 'half-open': 0 };
   const load = { running: 0, waiting: 0, open: 0 };
@@ -57,7 +64,7 @@ export function takeCensus(
       load.waiting += live.load.waiting;
       load.open += live.load.open ?? 0;
     }
-    for (const { id, state } of entry.models) {
+    for (const { id, state, quantization, context_length: context } of entry.models) {
       const use = stateOf(entry, state);
       if (use === undefined) continue;
       let known = models.get(id);
@@ -67,6 +74,12 @@ export function takeCensus(
         models.set(id, known);
       }
       known[use]++;
+      if (use !== 'ready') continue;
+      const told = values.get(id) ?? { precision: new Set(), context: new Set() };
+      values.set(id, told);
+      if (quantization !== undefined && told.precision.size < VALUES_MAX)
+        told.precision.add(precisionName(quantization));
+      if (context !== undefined && told.context.size < VALUES_MAX) told.context.add(context);
     }
   }
   return {
@@ -76,6 +89,9 @@ export function takeCensus(
     breakers,
     load,
     models: Array.from(models, ([model, standings]) => ({ model, ...standings })),
+    differing: [...values]
+      .map(([model, { precision, context }]) => ({ model, precision: precision.size, context: context.size }))
+      .filter(({ precision, context }) => precision > 1 || context > 1),
     versions: Object.fromEntries(versions),
   };
 }

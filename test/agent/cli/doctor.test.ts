@@ -132,8 +132,14 @@ it('an engine that another program starts must answer', async () => {
   const engine = await answering(200, JSON.stringify({ data: [{ id: 'm' }] }), { 'content-type': 'application/json' });
   const args = ['--gateway', gateway, ...withToken()];
   expect((await doctor([...args, '--engine-url', engine])).of('engine')).toMatchObject({
-    verdict: 'good',
+    verdict: 'odd',
     found: expect.stringContaining('serves m'),
+    fix: expect.stringContaining('--fact quantization=bf16'),
+  });
+  const facts = ['--fact', 'quantization=bf16', '--fact', 'context=4096'];
+  expect((await doctor([...args, ...facts, '--engine-url', engine])).of('engine')).toMatchObject({
+    verdict: 'good',
+    found: expect.stringContaining('serves m  ready  4096 tokens  bf16'),
   });
   const taken = await doctor([...args, '--engine-port', new URL(engine).port, '--', 'bash', '-c', 'true']);
   expect(taken.of('engine')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('already') });

@@ -289,7 +289,7 @@ describe('facts', () => {
       { id: 'org/m:8b', state: 'ready' as const, context_length: 9 },
       { id: 'other', state: 'ready' as const },
     ];
-    expect(applyFacts(models, [], flags)).toEqual([
+    expect(applyFacts(models, {}, flags)).toEqual([
       { id: 'org/m:8b', state: 'ready', context_length: 1000, quantization: 'awq' },
       { id: 'other', state: 'ready', context_length: 1000, quantization: 'fp8' },
     ]);
@@ -299,7 +299,15 @@ describe('facts', () => {
     const facts = commandFacts(words('vllm serve N --quantization awq --revision abc'));
     const [model] = applyFacts([{ id: 'N', state: 'ready' }], facts, [parseFact('revision=def')]);
     expect(model).toEqual({ id: 'N', state: 'ready', engine: 'vllm', quantization: 'awq', revision: 'def' });
-    expect(commandFacts(words('other --quantization awq'))).toEqual([]);
+    expect(commandFacts(words('other --quantization awq'))).toEqual({});
+    const flags = '--tool-call-parser hermes --reasoning-parser=qwen3 --max-num-seqs 64 --max-model-len 32k';
+    expect(commandFacts(words(`vllm serve N ${flags}`))).toEqual({
+      engine: 'vllm',
+      tool_parser: 'hermes',
+      reasoning_parser: 'qwen3',
+      max_batch: 64,
+    });
+    expect(commandFacts(words('vllm serve N --revision $REV --max-num-seqs -1'))).toEqual({ engine: 'vllm' });
   });
 
   it.each([
@@ -307,12 +315,14 @@ describe('facts', () => {
     ['RedHatAI/Llama-3.1-8B-Instruct-FP8-dynamic', 'fp8'],
     ['Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8', 'int8'],
     ['neuralmagic/Meta-Llama-3.1-8B-quantized.w4a16', 'w4a16'],
+    ['/models/Qwen3-8B-Q4_K_M.gguf', 'q4_k_m'],
+    ['llama3:8b-q8_0', 'q8_0'],
     ['org/M-W4A16-KV-FP8', undefined],
     ['Qwen/Qwen3-8B', undefined],
     ['org/m-BF16', undefined], // a flag may quantize it
     ['org/fp80', undefined],
   ])('are read from the name %s, below everything else', (id, quantization) => {
-    expect(applyFacts([{ id, state: 'ready' }], [], [])[0]?.quantization).toBe(quantization);
+    expect(applyFacts([{ id, state: 'ready' }], {}, [])[0]?.quantization).toBe(quantization);
     const command = commandFacts(words(`vllm serve ${id} --quantization awq`));
     expect(applyFacts([{ id, state: 'ready' }], command, [])[0]?.quantization).toBe('awq');
   });

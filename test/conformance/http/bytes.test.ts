@@ -70,7 +70,7 @@ const CASES: [string, string, string, object][] = [
 ];
 
 it('rerank and score of SGLang, which has them under /v1 alone', async () => {
-  const other = await openTestCluster({ engine: { likeSglang: true } });
+  const other = await openTestCluster({ engine: { form: 'sglang' } });
   for (const [path, body] of [
     ['/v1/rerank', { model: MODEL, query: 'q', documents: ['a', 'b'] }],
     ['/v1/score', { model: MODEL, text_1: 'a', text_2: ['b', 'c'] }],

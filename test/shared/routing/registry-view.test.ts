@@ -44,11 +44,11 @@ test('host names are not shown', () => {
 
 test('models count the replicas that pass, and those that could be routed to', () => {
   expect(modelsView(index, parseFilter([]), 0).data).toEqual([
-    { id: 'm', replicas: 2, serving: 1, providers: ['eth', 'lab'] },
-    { id: 'n', replicas: 0, serving: 0, providers: ['eth'] },
+    { id: 'm', replicas: 2, serving: 1, providers: ['eth', 'lab'], kinds: [{ nodes: 1, engines: [], require: '' }] },
+    { id: 'n', replicas: 0, serving: 0, providers: ['eth'], kinds: [] },
   ]);
   expect(modelsView(index, parseFilter([['provider', 'lab']]), 0).data).toEqual([
-    { id: 'm', replicas: 1, serving: 1, providers: ['lab'] },
+    { id: 'm', replicas: 1, serving: 1, providers: ['lab'], kinds: [{ nodes: 1, engines: [], require: '' }] },
   ]);
 });
 

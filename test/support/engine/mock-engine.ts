@@ -3,6 +3,7 @@ import { type Answer, type Ask, FINGERPRINT, json, NO_PATH, refuse } from './ans
 import { type Behaviour, behaviourSchema, controlSchema } from './behaviour.ts';
 import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
+import { CACHE_CONFIG, type EngineForm, type FormOptions, formAnswer, listedModel, showAnswer } from './forms.ts';
 import { Freeze } from './freeze.ts';
 import { Journal } from './journal.ts';
 import { KvTransfer, type Role } from './kv-transfer.ts';
@@ -31,8 +32,13 @@ export interface EngineOptions {
   slots?: number;
   /** Prompt tokens/s, before the answer's first token. Default: no time. */
   promptRate?: number;
-  /** True: the mock says that it is SGLang, and has rerank and score only under /v1, as SGLang does. */
-  likeSglang?: boolean;
+  /**
+   * The engine that the mock says it is. Default: none, with a list like vLLM's. `sglang` has rerank and score only under
+   * /v1, as SGLang does.
+   */
+  form?: EngineForm;
+  /** Directory or file of the checkpoint that the form reports. */
+  checkpoint?: string;
   /** File of the journal, see `journal.ts`. */
   journal?: string;
   /** One half of a disaggregated pair. */
@@ -104,6 +110,8 @@ export class MockEngine {
     const local = path.slice(prefix.length);
     const probe = this.#probe(local, req.headers.authorization);
     if (req.method === 'GET' && probe !== undefined) return answerNow(res, probe);
+    if (req.method === 'POST' && local === '/api/show' && this.#options.form === 'ollama')
+      return answerNow(res, showAnswer(await readJson(req), this.#form('ollama')));
     const request = this.log.begin(req.method ?? 'GET', url, flatHeaders(req));
     res.once('close', () => {
       const how = res.writableFinished ? 'finished' : 'aborted';
@@ -127,20 +135,22 @@ export class MockEngine {
   /** Answers requests that are not inference. */
   #probe(path: string, authorization: string | undefined): Answer | undefined {
     if (path === '/health' || path === '/ping') return json({ status: 'ok' });
-    if (path === '/version') return json({ version: 'stand-in' });
     if (path === '/metrics') return json(this.#metrics());
-    if (path !== '/v1/models') return undefined;
-    if (!this.#admits(authorization)) return json401();
-    const data = this.#loaded.map((id) => ({
-      id,
-      object: 'model',
-      created: 0,
-      owned_by: this.#options.likeSglang ? 'sglang' : FINGERPRINT,
-      root: id,
-      parent: null,
-      max_model_len: this.#options.maxModelLen ?? 32_768,
-    }));
-    return json({ object: 'list', data });
+    const { form } = this.#options;
+    const asForm = this.#form(form ?? 'vllm');
+    if (path === '/version' && form === undefined) return json({ version: 'stand-in' });
+    const about = path === '/v1/models' ? undefined : formAnswer(path, asForm);
+    if (path !== '/v1/models' && about === undefined) return undefined;
+    // vLLM's key protects only paths below /v1.
+    if ((form !== 'vllm' || about === undefined) && !this.#admits(authorization)) return json401();
+    if (about !== undefined) return about;
+    const fingerprint = form === undefined ? { owned_by: FINGERPRINT } : {};
+    return json({ object: 'list', data: this.#loaded.map((id) => ({ ...listedModel(id, asForm), ...fingerprint })) });
+  }
+
+  #form(form: EngineForm): FormOptions {
+    const { checkpoint, maxModelLen = 32_768 } = this.#options;
+    return { form, checkpoint, maxModelLen, models: this.#loaded };
   }
 
   #metrics(): string {
@@ -150,6 +160,7 @@ export class MockEngine {
     const lines = Object.entries({ ...values, generation_tokens_total: this.log.tokens }).map(
       ([name, value]) => `vllm:${name}${labels} ${value.toFixed(1)}\n`,
     );
+    if (this.#options.form === 'vllm') lines.push(CACHE_CONFIG);
     // A second metric with the same values by reason: a reader that sums all would count twice.
     lines.push(
       `vllm:num_requests_waiting_by_reason${labels.replace('}', ',reason="capacity"}')} ${waiting.toFixed(1)}\n`,
@@ -173,7 +184,7 @@ export class MockEngine {
     if (behaviour.refusesUsage === true && body?.stream_options !== undefined)
       return refuse(400, 'extra_forbidden', "('body', 'stream_options'): Extra inputs are not permitted");
     if (UPLOADS.has(path)) return this.#upload(start, request);
-    const endpoint = ENDPOINTS[(this.#options.likeSglang ? SGLANG[path] : undefined) ?? path];
+    const endpoint = ENDPOINTS[(this.#options.form === 'sglang' ? SGLANG[path] : undefined) ?? path];
     if (endpoint === undefined) return NO_PATH;
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
     const model = String(body.model);
@@ -212,13 +223,17 @@ export class MockEngine {
   /** Answers paths that only tests use; engines do not have them. */
   async #operate(req: IncomingMessage, res: ServerResponse, path: string): Promise<void> {
     if (path === '/__requests') return answerNow(res, json({ running: this.log.running, requests: this.log.requests }));
-    const pieces: Buffer[] = [];
-    for await (const piece of req) pieces.push(Buffer.from(piece));
-    const control = controlSchema.safeParse(JSON.parse(Buffer.concat(pieces).toString() || '{}'));
+    const control = controlSchema.safeParse(await readJson(req));
     if (!control.success) return answerNow(res, refuse(400, 'BadRequestError', control.error.message));
     this.control(control.data.behaviour, control.data.requests);
     answerNow(res, json({ ok: true }));
   }
+}
+
+async function readJson(req: IncomingMessage): Promise<unknown> {
+  const pieces: Buffer[] = [];
+  for await (const piece of req) pieces.push(Buffer.from(piece));
+  return JSON.parse(Buffer.concat(pieces).toString() || '{}');
 }
 
 function askOf(body: Record<string, unknown>, model: string, request: EngineRequest, behaviour: Behaviour): Ask {

@@ -39,3 +39,21 @@ it('a record that gateways read is not talked about', () => {
   keeper.change({ models: [{ id: 'm', state: 'ready' }] });
   expect(lines).toEqual([]);
 });
+
+it('a record that is too long loses facts about its last models before it loses a model', () => {
+  const { keeper, lines } = kept(81_559);
+  const facts = {
+    ...{ context_length: 8192, quantization: 'Q4_K_M', engine: 'ollama', engine_version: '0.12.3' },
+    ...{ parameters: 8_190_735_360, input_modalities: ['text' as const], output_modalities: ['text' as const] },
+    ...{ tool_parser: 'builtin', reasoning_parser: 'builtin', max_batch: 64, kv_tokens: 436_528 },
+  };
+  const models = Array.from({ length: 30 }, (_, n) => ({ id: `model-${n}`, state: 'ready' as const, ...facts }));
+  keeper.change({ models });
+  const { models: shown } = keeper.record;
+  expect(shown).toHaveLength(30);
+  expect(shown[0]).toEqual(models[0]);
+  expect(shown[29]).toEqual({
+    ...{ id: 'model-29', state: 'ready', context_length: 8192, quantization: 'Q4_K_M', engine: 'ollama' },
+  });
+  expect(lines).toEqual([]);
+});
