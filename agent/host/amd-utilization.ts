@@ -19,7 +19,7 @@ const rocmSchema = z.record(z.string(), z.record(z.string(), z.unknown()));
 
 /** Undefined if the tool is missing, or its output is not understood. */
 export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
-  const asked = ['--showuse', '--showmeminfo', 'vram', '--showuniqueid', '--json'];
+  const asked = ['--showuse', '--showmeminfo', 'vram', '--showuniqueid', '--showpower', '--showtemp', '--json'];
   const cards = read(rocmSchema, await run('rocm-smi', asked));
   const named = Object.entries(cards ?? {}).filter(([name]) => /^card\d+$/.test(name));
   if (named.length === 0) return undefined;
@@ -32,9 +32,31 @@ export async function rocmUse(run: RunTool, env: Env): Promise<UsedDevice[] | un
         use,
         memory_used_mib: mib(card['VRAM Total Used Memory (B)']),
         memory_total_mib: mib(card['VRAM Total Memory (B)']),
+        ...measured(ofCard(card, /power \(W\)$/i), ofCard(card, /^Temperature .*\(C\)$/i)),
       });
     });
   return visibleToRocm(devices, env);
+}
+
+/**
+ * The highest value of the fields with a matching name. Names differ between versions (`Average Graphics Package Power
+ * (W)`, `Current Socket Graphics Package Power (W)`), and each of a card's sensors has its own temperature.
+ */
+function ofCard(card: Readonly<Record<string, unknown>>, name: RegExp): number | null {
+  return highest(Object.entries(card).flatMap(([field, value]) => (name.test(field) ? [value] : [])));
+}
+
+function highest(values: readonly unknown[]): number | null {
+  const amounts = values.map(amount).filter((value) => value !== null);
+  return amounts.length === 0 ? null : amounts.reduce((a, b) => Math.max(a, b));
+}
+
+/** Leaves out values that no device has. */
+function measured(power: number | null, heat: number | null): Pick<GpuUse, 'power_w' | 'temperature_c'> {
+  return {
+    ...(power === null || power > 100_000 ? {} : { power_w: power }),
+    ...(heat === null || heat > 1_000 ? {} : { temperature_c: heat }),
+  };
 }
 
 /** An amount with its unit, or `"N/A"` if a partition does not report it. */
@@ -45,7 +67,12 @@ const amountSchema = z
 const metricSchema = z.object({
   usage: z.object({ gfx_activity: amountSchema }).optional().catch(undefined),
   mem_usage: z.object({ total_vram: amountSchema, used_vram: amountSchema }).optional().catch(undefined),
+  power: z.object({ socket_power: amountSchema }).optional().catch(undefined),
+  /** By sensor: `edge`, `hotspot`, `mem`. */
+  temperature: z.record(z.string(), amountSchema).optional().catch(undefined),
 });
+const AMD_METRICS = ['metric', '--usage', '--mem-usage', '--power', '--temperature'];
+
 /** Output of amd-smi: a list, which newer versions wrap in `gpu_data`. */
 const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(metricSchema) })]);
 
@@ -54,14 +81,19 @@ const amdSchema = z.union([z.array(metricSchema), z.object({ gpu_data: z.array(m
  * if a variable selects them by UUID.
  */
 export async function amdUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
-  const reported = read(amdSchema, await run('amd-smi', ['metric', '--usage', '--mem-usage', '--json']));
+  const reported = read(amdSchema, await run('amd-smi', [...AMD_METRICS, '--json']));
   if (reported === undefined) return undefined;
-  const devices = (Array.isArray(reported) ? reported : reported.gpu_data).map(({ usage, mem_usage: memory }) =>
-    device('', {
-      use: share(usage?.gfx_activity?.value),
-      memory_used_mib: amount(memory?.used_vram?.value),
-      memory_total_mib: amount(memory?.total_vram?.value),
-    }),
+  const devices = (Array.isArray(reported) ? reported : reported.gpu_data).map(
+    ({ usage, mem_usage: memory, power, temperature }) =>
+      device('', {
+        use: share(usage?.gfx_activity?.value),
+        memory_used_mib: amount(memory?.used_vram?.value),
+        memory_total_mib: amount(memory?.total_vram?.value),
+        ...measured(
+          amount(power?.socket_power?.value),
+          highest(Object.values(temperature ?? {}).map((sensor) => sensor?.value)),
+        ),
+      }),
   );
   return visibleToRocm(devices, env);
 }

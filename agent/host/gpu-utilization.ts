@@ -1,5 +1,5 @@
 /**
- * The utilization of this job's GPUs, from `nvidia-smi`, `rocm-smi` or `amd-smi`. Read only on an operator's request.
+ * The utilization of this job's GPUs, from `nvidia-smi`, `rocm-smi` or `amd-smi`.
  */
 
 import type { GpuUse } from '../../shared/deployment/order-reply.ts';
@@ -20,6 +20,7 @@ export class GpuUseReader {
   readonly #run: RunTool;
   readonly #env: Env;
   readonly #now: () => number;
+  #known: readonly GpuUse[] | null = null;
   #last: { until: number; gpus: Promise<GpuUse[] | null> } | undefined;
 
   /** @param now milliseconds of a monotonic clock */
@@ -37,10 +38,16 @@ export class GpuUseReader {
     this.#last = last;
     neverRejects(
       last.gpus.then((gpus) => {
+        this.#known = gpus;
         last.until = this.#now() + (gpus === null ? ABSENT_MS : FRESH_MS);
       }),
     );
     return last.gpus;
+  }
+
+  /** The last reading; null if there is none. */
+  get last(): readonly GpuUse[] | null {
+    return this.#known;
   }
 
   async #ask(): Promise<GpuUse[] | null> {

@@ -13,7 +13,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 /** Undefined if the tool is missing or fails. */
 export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | undefined> {
   const query = [
-    '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,mig.mode.current',
+    '--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,mig.mode.current',
     '--format=csv,noheader,nounits',
   ];
   const listed = await run('nvidia-smi', query);
@@ -23,9 +23,11 @@ export async function nvidiaUse(run: RunTool, env: Env): Promise<UsedDevice[] | 
   return visibleDevices(devices, env.CUDA_VISIBLE_DEVICES);
 }
 
-/** Parses lines such as `GPU-5d5b…, 87, 60211, 81920, 412.08, Disabled`. Words such as `[N/A]` become null. */
+/** Parses lines such as `GPU-5d5b…, 87, 60211, 81920, 412.08, 61, Disabled`. Words such as `[N/A]` become null. */
 function deviceOf(line: string): UsedDevice[] {
-  const [uuid = '', use = '', used = '', total = '', power = ''] = line.split(',').map((field) => field.trim());
+  const [uuid = '', use = '', used = '', total = '', power = '', heat = ''] = line
+    .split(',')
+    .map((field) => field.trim());
   if (!/^GPU-/i.test(uuid)) return [];
   const percent = amount(use);
   return [
@@ -36,7 +38,8 @@ function deviceOf(line: string): UsedDevice[] {
         use: percent === null ? null : Math.min(1, percent / 100),
         memory_used_mib: amount(used),
         memory_total_mib: amount(total),
-        ...(/^\d+(\.\d+)?$/.test(power) ? { power_w: Number(power) } : {}),
+        ...(/^\d{1,5}(\.\d+)?$/.test(power) ? { power_w: Number(power) } : {}),
+        ...(/^\d{1,3}$/.test(heat) ? { temperature_c: Number(heat) } : {}),
       },
     },
   ];
@@ -48,7 +51,7 @@ function amount(text: string): number | null {
 
 /**
  * Adds MIG slices. The XML report has each slice's memory by its number, and `nvidia-smi -L` has its UUID. Neither has
- * a slice's utilization.
+ * a slice's utilization. Power is that of the whole GPU, so a slice has none; it has the GPU's temperature.
  */
 async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<void> {
   const [report, listing] = [await run('nvidia-smi', ['-q', '-x']), await run('nvidia-smi', ['-L'])];
@@ -65,7 +68,13 @@ async function addSlices(devices: readonly UsedDevice[], run: RunTool): Promise<
     const number = /^\s*MIG\s.*Device\s+(\d+):/.exec(line)?.[1];
     if (parent === undefined || number === undefined) continue;
     const { used = null, total = null } = memory.get(`${parent.uuid} ${number}`) ?? {};
-    parent.slices.push({ uuid, slices: [], use: { use: null, memory_used_mib: used, memory_total_mib: total } });
+    const { temperature_c: heat } = parent.use;
+    const measured = heat === undefined ? {} : { temperature_c: heat };
+    parent.slices.push({
+      uuid,
+      slices: [],
+      use: { use: null, memory_used_mib: used, memory_total_mib: total, ...measured },
+    });
   }
 }
 

@@ -81,7 +81,7 @@ export class AgentRun {
   /** Starts everything except the sessions. */
   async #open(opened: Close[]): Promise<StateDir> {
     const { config, env } = this.#options;
-    const { parts, life, job, network, engineStart, load, seals, registers, log } = this.#agent;
+    const { parts, life, job, network, engineStart, load, seals, gpus, registers, log } = this.#agent;
     if (config.command && config.engine && (await isOccupied(config.engine))) {
       throw new UsageError(`another server already answers at ${config.engine.origin}: give the engine another --port`);
     }
@@ -92,6 +92,7 @@ export class AgentRun {
       job,
       network,
       load: () => engineStart.target && load.current,
+      gpus,
       name: () => state.name,
     });
     const drain = () => life.end({ kind: 'drain', cause: 'request', why: 'otela-agent drain' });
@@ -146,6 +147,7 @@ export class AgentRun {
       onCurrent: (session) => this.#onSession(session, state),
     });
     parts.sessions = sessions;
+    if (sessions.facts.hardware.gpus.length > 0) this.#agent.gpus.open();
     if (parts.engine) health.see(parts.engine.health);
     const command = () => deployed?.command ?? config.command;
     if (registers) parts.batches = openBatchRunner({ config, parts, network, env, engine, command, load, log });
@@ -168,9 +170,10 @@ export class AgentRun {
   }
 
   async #close(opened: readonly Close[]): Promise<void> {
-    const { parts, life, job, network, health, hangs, load, log } = this.#agent;
+    const { parts, life, job, network, health, hangs, load, gpus, log } = this.#agent;
     await closeAll(log, [
       () => health.close(),
+      () => gpus.close(),
       () => job.close(),
       () => network.close(),
       () => hangs.close(),

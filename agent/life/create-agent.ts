@@ -16,6 +16,7 @@ import type { AgentParts } from './agent-parts.ts';
 import { acceptDeployments } from './deployed-engine.ts';
 import { AgentEnding } from './ending/agent-ending.ts';
 import { EngineStart } from './engine-start.ts';
+import { GpuMonitor } from './gpu-monitor.ts';
 import { HangRestart } from './hang-restart.ts';
 import { JobWatch } from './job-watch.ts';
 import { MeshMembership } from './mesh-membership.ts';
@@ -75,7 +76,14 @@ function createBase(options: AgentOptions) {
   const host = job.node ?? hostname().slice(0, 255);
   const network = new MeshMembership({ config, env, host, log });
   const life = new AgentEnding({ parts, job, logs, registers, stderr: options.stderr, log });
-  return { options: { ...options, log }, log, parts, registers, run, seals, logs, job, jobRecord, host, network, life };
+  const gpuUse = new GpuUseReader(run, env, () => performance.now());
+  const gpus = new GpuMonitor({
+    reader: gpuUse,
+    publish: (state) => parts.sessions?.change({ gpu_state: state }),
+    now: () => performance.now(),
+  });
+  const common = { options: { ...options, log }, log, parts, registers, run, seals, logs };
+  return { ...common, job, jobRecord, host, network, life, gpuUse, gpus };
 }
 
 function createEngineParts({ options, parts, network, job, life, log }: AgentBase) {
@@ -122,8 +130,7 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
   return { load, deployed, health, engineStart, hangs };
 }
 
-function createOrders({ options, parts, run, logs, network, life, log }: AgentBase): OrderReceiver {
-  const gpuUse = new GpuUseReader(run, options.env, () => performance.now());
+function createOrders({ options, parts, logs, network, life, gpuUse, log }: AgentBase): OrderReceiver {
   return new OrderReceiver({
     deployments: () => parts.deployments,
     drain: (why) => life.end({ kind: 'drain', cause: 'request', why }),

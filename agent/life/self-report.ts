@@ -4,6 +4,7 @@ import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { agentPage } from '../observe/metrics-page.ts';
 import type { AgentParts } from './agent-parts.ts';
 import { componentStatus } from './component-status.ts';
+import type { GpuMonitor } from './gpu-monitor.ts';
 import type { JobWatch } from './job-watch.ts';
 import type { MeshMembership } from './mesh-membership.ts';
 import { networkRows } from './network-table.ts';
@@ -14,6 +15,7 @@ interface SelfReportOptions {
   network: Pick<MeshMembership, 'issuerName'>;
   /** Undefined while no engine answers. */
   load(): EngineLoad | undefined;
+  gpus: Pick<GpuMonitor, 'current'>;
   /** Returns the name of the agent's state directory: the session, if there is one. */
   name(): string;
 }
@@ -36,12 +38,13 @@ export class SelfReport {
 
   /** The metrics page in Prometheus' text format. */
   page(): string {
-    const { parts, load } = this.#options;
+    const { parts, load, gpus } = this.#options;
     const { user, system } = process.cpuUsage();
     return agentPage({
       status: this.status(),
       load: load(),
       mesh: parts.sessions?.current?.mesh,
+      gpus: gpus.current,
       meshInFlight: parts.requests?.inFlight ?? 0,
       process: { rss: process.memoryUsage.rss(), cpuUs: user + system },
     });

@@ -18,6 +18,19 @@ export const AGENT_ENGINE_REQUESTS = gauge(
 );
 export const KV_USE = gauge('otela_agent_engine_kv_use_ratio', "Share of the engine's KV cache that is in use.");
 export const AGENT_MODELS = gauge('otela_agent_models', 'Models that the engine lists, by state.', 'state');
+export const GPU_USE = gauge(
+  'otela_agent_gpu_use_ratio',
+  'Share of time in which the GPU ran a kernel. Drivers do not report it for MIG slices.',
+  'gpu',
+);
+export const GPU_MEMORY_USED = gauge('otela_agent_gpu_memory_used_bytes', 'Used memory of the GPU.', 'gpu');
+export const GPU_MEMORY = gauge('otela_agent_gpu_memory_bytes', 'Memory of the GPU.', 'gpu');
+export const GPU_POWER = gauge(
+  'otela_agent_gpu_power_watts',
+  'Power that the GPU draws. Absent for MIG slices, which share it.',
+  'gpu',
+);
+export const GPU_TEMPERATURE = gauge('otela_agent_gpu_temperature_celsius', 'Hottest sensor of the GPU.', 'gpu');
 export const TUNNEL_CONNECTED = gauge(
   'otela_agent_tunnel_connected',
   '1 while the tunnel to this gateway is open.',
@@ -60,6 +73,11 @@ export const AGENT_FAMILIES: readonly Family[] = [
   AGENT_ENGINE_REQUESTS,
   KV_USE,
   AGENT_MODELS,
+  GPU_USE,
+  GPU_MEMORY_USED,
+  GPU_MEMORY,
+  GPU_POWER,
+  GPU_TEMPERATURE,
   TUNNEL_CONNECTED,
   AGENT_REQUESTS_IN_FLIGHT,
   MESH_CHANNELS,

@@ -1,4 +1,6 @@
+import type { GpuUse } from '../../shared/deployment/order-reply.ts';
 import { SESSION_STATES } from '../../shared/lattice/node-record.ts';
+import type { Family } from '../../shared/metrics/metric-family.ts';
 import { MetricStore } from '../../shared/metrics/metric-store.ts';
 import { exposition } from '../../shared/metrics/prometheus-exposition.ts';
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
@@ -12,6 +14,8 @@ interface AgentFigures {
   /** Undefined while no engine answers. */
   load: EngineLoad | undefined;
   mesh: Pick<Mesh, 'view' | 'sent'> | undefined;
+  /** The last measurement of each GPU that this job may use. */
+  gpus: readonly GpuUse[];
   /** Number of requests from other agents and from this agent's ingress. */
   meshInFlight: number;
   /** Memory in bytes, and processor time in microseconds. */
@@ -22,7 +26,7 @@ interface AgentFigures {
  * The agent's metrics in Prometheus' text format. Only reads existing data. Its cost grows with the number of known
  * sessions.
  */
-export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFigures): string {
+export function agentPage({ status, load, mesh, gpus, meshInFlight, process }: AgentFigures): string {
   const metrics = new MetricStore();
   for (const state of SESSION_STATES) metrics.set(families.AGENT_STATE, [state], Number(state === status.state));
   metrics.set(families.AGENT_START_TIME, [], seconds(status.started_at));
@@ -34,6 +38,7 @@ export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFi
     if (load.kvUse !== undefined) metrics.set(families.KV_USE, [], load.kvUse);
   }
   for (const { state } of status.models) metrics.count(families.AGENT_MODELS, [state]);
+  addGpus(metrics, gpus);
   for (const { url, connected } of status.gateways)
     metrics.set(families.TUNNEL_CONNECTED, [new URL(url).host], Number(connected));
   const ofGateways = status.gateways.reduce((sum, { in_flight }) => sum + in_flight, 0);
@@ -47,6 +52,22 @@ export function agentPage({ status, load, mesh, meshInFlight, process }: AgentFi
   metrics.set(families.AGENT_RESIDENT_BYTES, [], process.rss);
   metrics.count(families.AGENT_CPU_SECONDS, [], process.cpuUs / 1e6);
   return exposition(families.AGENT_FAMILIES, metrics);
+}
+
+const MIB_BYTES = 1024 * 1024;
+
+function addGpus(metrics: MetricStore, gpus: readonly GpuUse[]): void {
+  for (const [index, gpu] of gpus.entries()) {
+    const set = (family: Family, value: number | null | undefined) => {
+      if (value !== null && value !== undefined) metrics.set(family, [String(index)], value);
+    };
+    const bytes = (mib: number | null) => (mib === null ? null : mib * MIB_BYTES);
+    set(families.GPU_USE, gpu.use);
+    set(families.GPU_MEMORY_USED, bytes(gpu.memory_used_mib));
+    set(families.GPU_MEMORY, bytes(gpu.memory_total_mib));
+    set(families.GPU_POWER, gpu.power_w);
+    set(families.GPU_TEMPERATURE, gpu.temperature_c);
+  }
 }
 
 function addMesh(metrics: MetricStore, mesh: Pick<Mesh, 'view' | 'sent'>, channels: number): void {

@@ -53,6 +53,8 @@ const gpuUseSchema = z.object({
   memory_total_mib: z.number().min(0).nullable(),
   /** Power in watts. Absent if the tool does not report it. */
   power_w: z.number().min(0).max(100_000).nullable().optional(),
+  /** Temperature in °C; the hottest sensor if there are several. Absent if the tool does not report it. */
+  temperature_c: z.number().min(0).max(1_000).nullable().optional(),
 });
 export type GpuUse = z.infer<typeof gpuUseSchema>;
 

@@ -59,6 +59,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     ...(payload?.seal === undefined || payload.encryption_key === undefined
       ? {}
       : { seal: { ...payload.seal, key: payload.encryption_key } }),
+    ...(payload?.gpu_state === undefined ? {} : { gpu_state: payload.gpu_state }),
     ...(payload?.weights === undefined ? {} : { weights: payload.weights }),
     ...(payload?.leaving === undefined ? {} : { leaving: payload.leaving }),
     joined_at: timestamp(ticket.birth * 1000),

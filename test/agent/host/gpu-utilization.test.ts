@@ -80,6 +80,27 @@ test('slices of a GPU tell their own memory; how busy one is no tool tells', asy
   expect(await read(without)).toHaveLength(2);
 });
 
+test('power and temperature of NVIDIA GPUs, as far as the driver tells them', async () => {
+  const listed = 'GPU-aaaa, 87, 60211, 81920, 412.08, 61, Disabled\nGPU-bbbb, 3, 512, 81920, [N/A], [N/A], Disabled\n';
+  expect(await read({ 'nvidia-smi --query-gpu': listed })).toEqual([
+    { use: 0.87, memory_used_mib: 60_211, memory_total_mib: 81_920, power_w: 412.08, temperature_c: 61 },
+    { use: 0.03, memory_used_mib: 512, memory_total_mib: 81_920 },
+  ]);
+  const odd = 'GPU-aaaa, 87, 1, 2, 1e9, -4, Disabled\nGPU-bbbb, 87, 1, 2, 999999, 99999, Disabled\n';
+  const bare = { use: 0.87, memory_used_mib: 1, memory_total_mib: 2 };
+  expect(await read({ 'nvidia-smi --query-gpu': odd })).toEqual([bare, bare]);
+});
+
+test('a slice has the temperature of its GPU, and no power, which it shares', async () => {
+  const query = 'GPU-aaaa, [N/A], 300, 81920, 250.00, 47, Enabled\nGPU-bbbb, 50, 1024, 81920, 90.5, 40, Disabled\n';
+  expect(await read({ ...MIG, 'nvidia-smi --query-gpu': query })).toMatchObject([
+    { memory_used_mib: 298, temperature_c: 47 },
+    { memory_total_mib: 9_728, temperature_c: 47 },
+    { use: 0.5, power_w: 90.5, temperature_c: 40 },
+  ]);
+  expect((await read({ ...MIG, 'nvidia-smi --query-gpu': query }))?.[0]).not.toHaveProperty('power_w');
+});
+
 const GIB = 1024 ** 3;
 const card = (use: string, used: number, id: string) => ({
   'Unique ID': id,
@@ -107,13 +128,55 @@ test('AMD GPUs are told by rocm-smi, in the order of their numbers, as far as RO
   expect(await read(ROCM, { ROCR_VISIBLE_DEVICES: 'GPU-a' })).toEqual([last]);
 });
 
+test.each([
+  [
+    'an MI250',
+    {
+      'Average Graphics Package Power (W)': '90.0',
+      'Temperature (Sensor edge) (C)': '35.0',
+      'Temperature (Sensor junction) (C)': '41.0',
+    },
+    { power_w: 90, temperature_c: 41 },
+  ],
+  [
+    'an MI300',
+    {
+      'Current Socket Graphics Package Power (W)': '142.0',
+      'Temperature (Sensor junction) (C)': '39.0',
+      'Temperature (Sensor edge) (C)': 'N/A',
+    },
+    { power_w: 142, temperature_c: 39 },
+  ],
+  ['a card that tells neither', { 'Average Graphics Package Power (W)': 'N/A' }, {}],
+  [
+    'a card that tells nonsense',
+    { 'Average Graphics Package Power (W)': '1e9', 'Temperature (Sensor edge) (C)': '-273' },
+    {},
+  ],
+])('power and the hottest sensor of %s', async (_what, more, measured) => {
+  const said = { 'rocm-smi --showuse': JSON.stringify({ card0: { ...card('99', 32, '0x1b'), ...more } }) };
+  expect(await read(said)).toEqual([{ use: 0.99, memory_used_mib: 32_768, memory_total_mib: 65_536, ...measured }]);
+});
+
+test('power and the hottest sensor by amd-smi', async () => {
+  const degrees = (value: number | string) => ({ value, unit: 'C' });
+  const gpu = {
+    power: { socket_power: { value: 137, unit: 'W' }, gfx_voltage: 'N/A' },
+    temperature: { edge: 'N/A', hotspot: degrees(46), mem: degrees(38) },
+  };
+  expect(await read({ 'amd-smi metric': JSON.stringify([gpu, { power: 'N/A', temperature: 7 }]) })).toEqual([
+    { use: null, memory_used_mib: null, memory_total_mib: null, power_w: 137, temperature_c: 46 },
+    { use: null, memory_used_mib: null, memory_total_mib: null },
+  ]);
+});
+
 test('without rocm-smi amd-smi is asked, in its older and its newer form', async () => {
   const metric = (value: number | string) => ({
     gpu: 0,
     usage: { gfx_activity: value === 'N/A' ? 'N/A' : { value, unit: '%' }, umc_activity: { value: 1, unit: '%' } },
     mem_usage: { total_vram: { value: 196_592, unit: 'MB' }, used_vram: { value: 283, unit: 'MB' } },
   });
-  const asked = 'amd-smi metric --usage --mem-usage --json';
+  const asked = 'amd-smi metric --usage --mem-usage --power --temperature --json';
   const [busy, silent] = [42, 'N/A'].map(metric);
   const told = { memory_used_mib: 283, memory_total_mib: 196_592 };
   const wanted = [
