@@ -17,8 +17,8 @@ const folder = mkdtempSync(join(tmpdir(), 'otela-configs-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('public models', () => {
-  it('are at least thirty, of every kind that is modelled', () => {
-    expect(PUBLIC_MODELS.length).toBeGreaterThanOrEqual(30);
+  it('are at least fifty, of every kind that is modelled', () => {
+    expect(PUBLIC_MODELS.length).toBeGreaterThanOrEqual(50);
   });
 
   it.each(PUBLIC_MODELS)('$id has $parameters_b B parameters within 1 %', ({ id, config, parameters_b }) => {
@@ -37,6 +37,10 @@ describe('public models', () => {
       expect(Math.min(...either)).toBeLessThan(0.03);
     },
   );
+
+  it.each(PUBLIC_MODELS.filter(({ context }) => context !== undefined))('$id reads $context tokens', (model) => {
+    expect(modelFromConfig(model.config, model.id).context).toBe(model.context);
+  });
 
   it.each(PUBLIC_MODELS)(
     '$id is stored in $weights with keys and values in $kv',
