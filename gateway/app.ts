@@ -14,6 +14,7 @@ import type { Env } from './env.ts';
 import { factoryRoutes } from './factory/exchange-route.ts';
 import { fileRoutes } from './files/file-routes.ts';
 import { uploadRoutes } from './files/upload-routes.ts';
+import { crossOriginHeaders, preflightResponse } from './http/cross-origin.ts';
 import { dashboardRoutes } from './http/dashboard-routes.ts';
 import { responseOf } from './http/http-request.ts';
 import { requestIdOf } from './http/request-id.ts';
@@ -30,6 +31,14 @@ import { connectAgent } from './tunnel/connect-agent.ts';
 
 export const app = new Hono<{ Bindings: Env }>();
 
+app.use('/v1/*', async (c, next) => {
+  const preflight = preflightResponse(c.env, c.req.raw);
+  if (preflight !== undefined) return preflight;
+  await next();
+  if (c.res.headers.has('access-control-allow-origin')) return; // a response of `handleOpenAI`
+  const headers = Object.entries(crossOriginHeaders(c.env, c.req.raw, c.res.status));
+  for (const [name, value] of headers) c.header(name, value, { append: true });
+});
 app.route('/', healthRoutes);
 app.route('/', metricsRoutes);
 app.route('/', dashboardRoutes);

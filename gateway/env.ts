@@ -130,6 +130,11 @@ export interface Env extends IssuerEnvironment {
   USAGE_HELD_RECORDS?: string;
   /** Client secrets of identity providers that require one. JSON: secrets by issuer. */
   OIDC_CLIENT_SECRETS?: string;
+  /**
+   * Origins whose pages may call `/v1` with a key: `*` (default), `off`, or origins separated by commas. See
+   * http/cross-origin.ts.
+   */
+  CORS_ORIGINS?: string;
   /** `open`: the registry is public. Otherwise any valid key may read it. */
   REGISTRY_ACCESS?: string;
   /** Bearer token that only allows reading /metrics. Absent: only operators' keys may read it. */

@@ -20,11 +20,28 @@ type Check = (text: string) => string | undefined;
 const anyText: Check = () => undefined;
 const wholeNumber: Check = (text) => (/^\d{1,15}$/.test(text) ? undefined : 'must be a whole number, without a unit');
 
+/** An origin as browsers send it, without a path: `https://chat.example.org`, `vscode-webview://id`. */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s,/?#@*A-Z]+$/;
+
+/**
+ * Reads `CORS_ORIGINS`, apart from `*`: origins separated by commas, or `off`. Undefined if an entry is no origin.
+ * `null` is refused: it is the origin of every page in a sandbox.
+ */
+export function readOrigins(text: string): string[] | undefined {
+  if (text === 'off') return [];
+  const origins = text.split(',').map((entry) => entry.trim());
+  return origins.every((origin) => ORIGIN.test(origin)) ? origins : undefined;
+}
+
 const CHECKS = {
   BODY_BUDGET_BYTES: wholeNumber,
   BODY_LIMIT_BYTES: wholeNumber,
   BODY_STALL_MS: wholeNumber,
   BODY_UPLOADS_BYTES: wholeNumber,
+  CORS_ORIGINS: (text) =>
+    text === '*' || readOrigins(text) !== undefined
+      ? undefined
+      : 'must be *, off, or origins such as https://chat.example.org, separated by commas',
   REGISTRY_ACCESS: anyText,
   MESH_RELAY: anyText,
   DEFAULT_TRUST: anyText,

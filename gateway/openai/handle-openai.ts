@@ -4,6 +4,7 @@ import { discardBody } from '../../shared/proxy/discard-body.ts';
 import { handleRequest } from '../../shared/proxy/handle-request.ts';
 import type { ProxyResponse } from '../../shared/proxy/proxy-http-types.ts';
 import type { Env } from '../env.ts';
+import { crossOriginHeaders } from '../http/cross-origin.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import type { Background } from '../platform/object-context.ts';
 import { GatewayHost, hostClock } from './gateway-host.ts';
@@ -19,7 +20,10 @@ export async function handleOpenAI(
   const client = http.client ?? new ClientDisconnect(http.signal);
   let { whole } = http;
   if (whole === undefined && http.body === null) whole = new Uint8Array(await http.arrayBuffer());
-  return handleRequest(new GatewayRequest(http, path, client, whole), new GatewayHost(http, client, env, background));
+  const request = new GatewayRequest(http, path, client, whole);
+  const response = await handleRequest(request, new GatewayHost(http, client, env, background));
+  Object.assign(response.headers, crossOriginHeaders(env, http, response.status));
+  return response;
 }
 
 /** Reads the rest of a request that another route refused; see `discardBody`. */

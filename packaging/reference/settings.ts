@@ -16,6 +16,10 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
     'memory for bodies that are being received, up to 1 MiB of each; above it, the slowest requests get 408',
     '134217728; Cloudflare 33554432',
   ],
+  CORS_ORIGINS: [
+    'origins whose pages may call `/v1` with a key: `*`, `off`, or origins such as `https://chat.example.org`, separated by commas',
+    '`*`',
+  ],
   REGISTRY_ACCESS: ['`open`: `/v1/registry` needs no key', 'any valid key'],
   MESH_RELAY: [
     '`off`: this gateway does not relay channels between agents that cannot reach each other',

@@ -12,6 +12,12 @@ it.each([
   ['REQUEST_LOG', 'errors'],
   ['OLDEST_AGENT', 'new'],
   ['RELEASE_KEYS', 'no key'],
+  ['CORS_ORIGINS', 'chat.example.org'],
+  ['CORS_ORIGINS', 'https://chat.example.org/'],
+  ['CORS_ORIGINS', 'https://*.example.org'],
+  ['CORS_ORIGINS', 'https://Chat.example.org'],
+  ['CORS_ORIGINS', 'null'],
+  ['CORS_ORIGINS', 'https://a.example.org, *'],
 ])('refuses %s=%s by the name of the variable', (name, value) => {
   expect(() => checkEnvironment({ [name]: value })).toThrow(name);
 });

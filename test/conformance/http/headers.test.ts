@@ -152,3 +152,61 @@ it('an engine’s retry-after passes', async () => {
   expect(response.headers.get('retry-after')).toBe('7');
   await response.text();
 });
+
+const PAGE = 'https://chat.example.org';
+
+it('a preflight of a page needs no key, at every path below /v1', async () => {
+  for (const path of ['/v1/chat/completions', '/v1/messages', '/v1/models', '/v1/files', '/v1/no/such/path']) {
+    const headers = {
+      origin: PAGE,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization,content-type,x-stainless-lang',
+    };
+    const answer = await raw(`${cluster.gateway.url}${path}`, { method: 'OPTIONS', headers });
+    expect([answer.status, answer.body.length], path).toEqual([204, 0]);
+    expect(answer.headers).toMatchObject({
+      'access-control-allow-origin': '*',
+      'access-control-allow-methods': 'GET, HEAD, POST, DELETE',
+      'access-control-allow-headers': 'authorization, *',
+      'access-control-max-age': '7200',
+      vary: 'origin',
+    });
+    expect(answer.headers, path).not.toHaveProperty('access-control-allow-credentials');
+  }
+  const outside = { origin: PAGE, 'access-control-request-method': 'POST' };
+  for (const path of ['/admin/keys', '/auth/login', '/agent/admit', '/metrics']) {
+    const answer = await raw(`${cluster.gateway.url}${path}`, { method: 'OPTIONS', headers: outside });
+    expect(answer.status, path).toBeGreaterThanOrEqual(400);
+    expect(JSON.stringify(answer.headers), path).not.toContain('access-control');
+  }
+});
+
+it('a page with a key reads responses and errors of every kind; with a cookie it reads none', async () => {
+  const { url } = cluster.gateway;
+  const key = { authorization: `Bearer ${cluster.key}`, 'content-type': 'application/json' };
+  const stream = JSON.stringify(chatBody({ tokens: 2 }, { stream: true }));
+  const tries: [string, string, Record<string, string>, string?][] = [
+    // Fast path on Node, unless `te` makes node:http read the request.
+    ['a response', '/v1/chat/completions', { ...key, connection: 'keep-alive' }, JSON.stringify(chatBody())],
+    ['a stream', '/v1/chat/completions', { ...key, connection: 'keep-alive' }, stream],
+    ['a response that node:http reads', '/v1/chat/completions', { ...key, te: 'trailers' }, JSON.stringify(chatBody())],
+    ['an error of the pipeline', '/v1/chat/completions', key, '{'],
+    ['a wrong key', '/v1/chat/completions', { 'content-type': 'application/json' }, JSON.stringify(chatBody())],
+    ['a list', '/v1/models', key],
+    ['the registry', '/v1/registry/nodes', key],
+    ['an unknown path', '/v1/v1/models', key],
+    ['a refused list', '/v1/models', {}],
+    ['files', '/v1/files', key],
+  ];
+  for (const [what, path, headers, body] of tries) {
+    const ask = (more: Record<string, string>) =>
+      raw(`${url}${path}`, { headers: { ...headers, ...more }, ...(body !== undefined && { body }) });
+    expect((await ask({ origin: PAGE })).headers, what).toMatchObject({
+      'access-control-allow-origin': '*',
+      'access-control-expose-headers': '*',
+      vary: 'origin',
+    });
+    for (const more of [{}, { origin: PAGE, cookie: 'otela-session=x' }] as Record<string, string>[])
+      expect(JSON.stringify((await ask(more)).headers), what).not.toContain('access-control');
+  }
+});
