@@ -27,8 +27,8 @@ export interface RequestFields {
   modelAt?: ModelAt;
   /** Position in the body for a limit of reasoning tokens. */
   budgetAt?: BudgetPosition;
-  /** Identifies the conversation: `prompt_cache_key`, otherwise `user`. */
-  affinity?: string | undefined;
+  promptCacheKey?: string | undefined;
+  user?: string | undefined;
   /** Sampling parameters, if the body sets any. */
   sampling?: Sampling;
   /** True if the body was not read; then the model comes from a header. */
@@ -70,7 +70,8 @@ export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endp
     edits: usageEdits(scan, endpoint),
     metadata: scan.metadata ?? NO_METADATA,
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
-    affinity: scan.promptCacheKey ?? scan.user,
+    promptCacheKey: scan.promptCacheKey,
+    user: scan.user,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
     // A limit of reasoning tokens is inserted only at these endpoints, because engines refuse unknown fields at their
     // other endpoints.

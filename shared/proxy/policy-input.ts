@@ -2,13 +2,9 @@ import type { ParsedBody, RequestFields } from '../attempts/parsed-request.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/routing-policy.ts';
+import { conversationId } from './conversation-name.ts';
 
-/** Header that identifies a conversation. Takes precedence over the body's `prompt_cache_key` and `user`. */
-const SESSION_HEADER = 'x-otela-session';
 export const PRIORITY_HEADER = 'x-otela-priority';
-
-/** Longer names of conversations are cut, because they are only hashed. */
-const SESSION_MAX_CHARS = 512;
 
 /** Approximate bytes per token of English and of code. */
 const BYTES_PER_TOKEN = 4;
@@ -18,26 +14,25 @@ const BYTES_PER_TOKEN = 4;
  */
 const PREFIX_BYTES = 1024;
 
-/**
- * What policies may know about a request. `project` separates conversations of different projects that have the same
- * name.
- */
+/** What policies may know about a request. */
 export function routedRequest(
   header: (name: string) => string | null | undefined,
-  { body, ...known }: RequestFields & { body: ParsedBody },
+  parsed: RequestFields & { body: ParsedBody },
   model: string,
   project: string,
 ): RoutedRequest {
-  const named = header(SESSION_HEADER) ?? known.affinity;
+  const { body } = parsed;
+  const session = conversationId(header, parsed, project);
   const bytes = body.kind === 'kept' ? body.bytes.length : (body.length ?? 0);
   return {
     model,
     project,
     priority: header(PRIORITY_HEADER) === 'batch' ? 'batch' : 'interactive',
     inputTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
-    maxTokens: known.sampling?.max_tokens,
-    session: named ? `${project} ${named.slice(0, SESSION_MAX_CHARS)}` : undefined,
-    prefixHash: named || body.kind !== 'kept' || known.sealed !== undefined ? undefined : prefixHash(body.bytes),
+    maxTokens: parsed.sampling?.max_tokens,
+    session,
+    prefixHash:
+      session !== undefined || body.kind !== 'kept' || parsed.sealed !== undefined ? undefined : prefixHash(body.bytes),
   };
 }
 

@@ -14,10 +14,7 @@ export interface RoutedRequest {
   maxTokens?: number | undefined;
   /** Name of the request's kind, which was predicted on arrival. Absent if the model has no kinds. */
   kind?: string | undefined;
-  /**
-   * Identifies the conversation: the client's `x-otela-session`, `prompt_cache_key` or `user`, separate for each
-   * project.
-   */
+  /** Identifies the conversation: the hash of its name at the client, separate for each project. */
   session?: string | undefined;
   /** Hash of the prompt's beginning, for requests that name no conversation. */
   prefixHash?: number | undefined;

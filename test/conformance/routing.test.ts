@@ -142,3 +142,25 @@ it('by a key’s round-robin its requests go to each node in turn', async () => 
   }
   expect(seen.filter((one) => one === 'lab')).toHaveLength(10);
 });
+
+it('a conversation stays at its node by the name that its client sends, apart from the same name in another project', async () => {
+  const nodes = async (key: string, name: string, conversation: string) => {
+    const seen = new Set<string | null>();
+    for (let turn = 0; turn < 4; turn++) {
+      const headers = { authorization: `Bearer ${key}`, [name]: conversation };
+      const response = await ask(MODEL, {}, { headers });
+      seen.add(response.headers.get('x-otela-node'));
+      await response.text();
+    }
+    return seen;
+  };
+  for (const name of ['x-claude-code-session-id', 'session-id', 'x-session-affinity', 'x-openwebui-chat-id'])
+    expect((await nodes(cluster.key, name, 'one')).size, name).toBe(1);
+  const other = await cluster.gateway.createKey('other');
+  const placed = async (key: string) => {
+    const of: string[] = [];
+    for (let n = 0; n < 8; n++) of.push([...(await nodes(key, 'session-id', `chat-${n}`))].join());
+    return of.join();
+  };
+  expect(await placed(cluster.key)).not.toBe(await placed(other));
+});

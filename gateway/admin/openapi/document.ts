@@ -71,7 +71,8 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-stream': '"1": the response to an unparsed body streams.',
   'x-otela-require': 'Only nodes that meet these requirements, for example "gpu=GH200,H100; context>=32768".',
   'x-otela-prefer': 'Nodes to prefer, in the same form. It excludes no node.',
-  'x-otela-session': 'Requests with the same id are sent to the same node if possible.',
+  'x-otela-session':
+    'Requests with the same id are sent to the same node if possible. The names that Claude Code, Codex, opencode and Open WebUI send count, too.',
   'x-otela-priority': '"interactive" or "batch": interactive requests get a free node first.',
   'x-otela-reasoning-budget': 'Maximum reasoning tokens, if the engine supports it.',
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
