@@ -178,11 +178,15 @@ export function readOperations(): Operation[] {
       'Return 200 if all dependencies respond, otherwise 503 with the failed dependencies. Also returns the issuer, and whether agents must be of a signed release.',
       { ...health, answer: HEALTH },
     ),
-    read('/v1/models', 'List the models that this key may use and that a trusted node serves now.', {
-      ...models,
-      query: [all],
-      answer: listOf(MODEL),
-    }),
+    read(
+      '/v1/models',
+      'List the models that this key may use and that a trusted node serves now. With the header anthropic-version, the list has the form of Anthropic; with client_version in the query, it has the member models, which Codex needs.',
+      {
+        ...models,
+        query: [all],
+        answer: listOf(MODEL),
+      },
+    ),
     read('/v1/models/{id}', 'Return one model.', { ...models, answer: MODEL }),
     // For the format see docs/design/sealed-wire.md.
     read(

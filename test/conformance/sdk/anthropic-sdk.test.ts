@@ -4,11 +4,12 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../../support/processes.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
+const OTHER = 'stand-in/model-2';
 let cluster: TestCluster;
 const user = [{ role: 'user' as const, content: 'Say something.' }];
 
 beforeAll(async () => {
-  cluster = await openTestCluster();
+  cluster = await openTestCluster({ engine: { models: [MODEL, OTHER] } });
 });
 afterAll(endAll);
 
@@ -38,6 +39,22 @@ it('counts the tokens of a message', async () => {
     messages: user,
   });
   expect(input_tokens).toBeGreaterThan(5);
+});
+
+it('lists the models, page by page, and raises its own error for an unknown one', async () => {
+  const models: string[] = [];
+  for await (const { id, type, display_name, created_at } of client().models.list({ limit: 1 })) {
+    models.push(id);
+    expect([type, typeof display_name]).toEqual(['model', 'string']);
+    expect(Date.parse(created_at)).toBeGreaterThan(0);
+  }
+  expect(models).toEqual([MODEL, OTHER]);
+  expect(await client().models.retrieve(MODEL)).toMatchObject({ type: 'model', id: MODEL });
+  await expect(client().models.retrieve('no/such')).rejects.toBeInstanceOf(Anthropic.NotFoundError);
+  await expect(client().models.retrieve('no/such')).rejects.toMatchObject({
+    error: { type: 'error', error: { type: 'not_found_error' } },
+  });
+  await expect(client({ authToken: 'sk-wrong' }).models.list()).rejects.toBeInstanceOf(Anthropic.AuthenticationError);
 });
 
 it('brings its key in x-api-key, as it does by default', async () => {
