@@ -204,7 +204,10 @@ it('endpoints and scopes of a key hold', async () => {
 
 it('a revoked key, a narrowed one and a deleted provider act within five seconds, each way round', async () => {
   const key = (await cluster.gateway.admin('POST', 'keys', { name: 'k' })) as { id: string; key: string };
-  expect(await providersOf(TIMES, () => ask(key.key))).toEqual(['lab', 'psi']);
+  // A node whose engine refused a request in an earlier test is avoided for a second.
+  await eventually('both providers', 5_000, async () =>
+    (await providersOf(TIMES, () => ask(key.key))).length === 2 ? true : undefined,
+  );
   const soon = async (what: string, done: (response: Response) => boolean) => {
     await eventually(what, 5_000, async () => {
       // A request that was running when its node was ended waits for the node to return, so the next request is sent
