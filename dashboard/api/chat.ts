@@ -18,6 +18,10 @@ interface ChatRequest {
   temperature?: number;
   top_p?: number;
   max_tokens?: number;
+  reasoning_effort?: string;
+  seed?: number;
+  stop?: string[];
+  response_format?: { type: 'json_object' };
 }
 
 /** Facts about an answer, known after it arrived; times in milliseconds. */
@@ -27,6 +31,8 @@ export interface AnswerFacts {
   servedModel?: string;
   /** True if the node sealed the answer. */
   sealed?: true;
+  /** True if the answer's node was lost and another node continued the answer. */
+  continued?: true;
   firstTokenMs?: number;
   totalMs?: number;
   promptTokens?: number;
@@ -101,6 +107,8 @@ const chunkSchema = z.object({
 const RATE_MIN_S = 0.1;
 
 interface ChatWay {
+  /** Id of the conversation. The gateway sends its turns to the same node, which has read the turns before. */
+  conversation: string;
   /** Provider ids, separated by commas; empty: the key's setting. */
   trusted: string;
   /** True if the request is sealed to the node that answers it. */
@@ -113,7 +121,7 @@ interface ChatWay {
  */
 export async function streamChat(
   request: ChatRequest,
-  { trusted, sealed }: ChatWay,
+  { conversation, trusted, sealed }: ChatWay,
   events: ChatEvents,
   signal: AbortSignal,
 ): Promise<void> {
@@ -124,6 +132,8 @@ export async function streamChat(
     method: 'POST',
     headers: {
       'content-type': 'application/json',
+      'x-otela-session': conversation,
+      'x-otela-resume': '1',
       ...(trusted === '' ? {} : { 'x-otela-trusted-providers': trusted }),
     },
     body: JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } }),
@@ -178,8 +188,8 @@ class Answer {
   }
 
   /**
-   * `otela queued 3rd` says why no text has arrived yet. `otela node=… provider=…` names the node that answers. `ping`
-   * only keeps the connection open.
+   * `otela queued 3rd` says why no text has arrived yet. `otela node=… provider=…` names the node that answers, and
+   * `otela continued node=…` the node that continues the answer. `ping` only keeps the connection open.
    */
   hear(comment: string): void {
     const wait = readWaitComment(comment);
@@ -192,6 +202,7 @@ class Answer {
       ...named('node', told.get('node')),
       ...named('provider', told.get('provider')),
       ...named('servedModel', told.get('served-model')),
+      ...(words[0] === 'continued' && { continued: true as const }),
     });
     this.#events.onWaiting({ reason: 'reading' });
   }

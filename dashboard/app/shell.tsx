@@ -6,6 +6,7 @@ import type { ConnectionStatus } from '../api/live-registry.ts';
 import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
+import { LANGUAGE_NAMES, LANGUAGES, type Language, language, rememberLanguage } from '../texts/language.ts';
 import { IconButton } from '../ui/button.tsx';
 import { ChevronsUpDown, LogOut, Menu as MenuIcon, X } from '../ui/icons.ts';
 import { Menu, MenuChoice, MenuItem, MenuLink, MenuRule } from '../ui/menu.tsx';
@@ -156,6 +157,13 @@ function Mark() {
   );
 }
 
+function chooseLanguage(next: Language): void {
+  rememberLanguage(next);
+  location.reload();
+}
+
+const LANGUAGE_OPTIONS = LANGUAGES.map((value) => ({ value, label: LANGUAGE_NAMES[value] }));
+
 function AccountMenu({ leave }: { leave: () => void }) {
   const me = useMe();
   const theme = useTheme();
@@ -182,6 +190,8 @@ function AccountMenu({ leave }: { leave: () => void }) {
   return (
     <Menu trigger={trigger} side="top">
       <MenuChoice label={t.shell.theme} value={theme} options={options} choose={chooseTheme} />
+      <MenuRule />
+      <MenuChoice label={t.shell.language} value={language} options={LANGUAGE_OPTIONS} choose={chooseLanguage} />
       <MenuRule />
       <MenuLink href="/docs">
         <ApiIcon aria-hidden />

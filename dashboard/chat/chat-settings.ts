@@ -4,13 +4,25 @@ export interface ChatSettings {
   temperature: string;
   topP: string;
   maxTokens: string;
+  /** One of `REASONING_EFFORTS`, or empty. Absent, as each optional member: the conversation is from an older page. */
+  reasoningEffort?: string;
+  seed?: string;
+  /** One text per line; `\n` in it is a line break. */
+  stop?: string;
+  /** `JSON_OBJECT`, or empty. */
+  form?: string;
   /** Provider ids, separated by commas. */
   trusted: string;
-  /** `SEALED`, or empty. Absent: the conversation is from an older page. */
+  /** `SEALED`, or empty. */
   sealed?: string;
 }
 
 export const SEALED = 'sealed';
+export const JSON_OBJECT = 'json_object';
+/** Values that engines and OpenAI have in common. */
+export const REASONING_EFFORTS = ['none', 'low', 'medium', 'high'] as const;
+/** OpenAI's limit, which engines follow. */
+const STOP_MAX = 4;
 
 const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
 
@@ -18,14 +30,21 @@ export function isDefault(settings: ChatSettings): boolean {
   return Object.values(settings).every((value) => value.trim() === '');
 }
 
-/** The numbers of the form; an empty or invalid field leaves the engine's default. */
-export function chatSampling(settings: ChatSettings): { temperature?: number; top_p?: number; max_tokens?: number } {
-  const number = (text: string) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
+/** Members of the request that the form sets; an empty or invalid field leaves the engine's default. */
+export function chatSampling(settings: ChatSettings) {
+  const number = (text = '') => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
   const [temperature, top_p, max_tokens] = [settings.temperature, settings.topP, settings.maxTokens].map(number);
+  const seed = number(settings.seed);
+  const effort = REASONING_EFFORTS.find((known) => known === settings.reasoningEffort);
+  const stop = (settings.stop ?? '').split('\n').filter((line) => line !== '');
   return {
-    ...(temperature === undefined ? {} : { temperature }),
-    ...(top_p === undefined ? {} : { top_p }),
-    ...(max_tokens === undefined ? {} : { max_tokens }),
+    ...(temperature !== undefined && { temperature }),
+    ...(top_p !== undefined && { top_p }),
+    ...(max_tokens !== undefined && { max_tokens }),
+    ...(seed !== undefined && Number.isSafeInteger(seed) && { seed }),
+    ...(effort !== undefined && { reasoning_effort: effort }),
+    ...(stop.length > 0 && { stop: stop.slice(0, STOP_MAX).map((line) => line.replaceAll('\\n', '\n')) }),
+    ...(settings.form === JSON_OBJECT && { response_format: { type: JSON_OBJECT } as const }),
   };
 }
 
@@ -35,6 +54,10 @@ const IN_LINK: Readonly<Record<keyof ChatSettings, string>> = {
   temperature: 'temperature',
   topP: 'top_p',
   maxTokens: 'max_tokens',
+  reasoningEffort: 'reasoning_effort',
+  seed: 'seed',
+  stop: 'stop',
+  form: 'form',
   trusted: 'trusted',
   sealed: 'seal',
 };

@@ -195,7 +195,8 @@ export class OpenConversation {
     const change = (made: Change) => this.#change(id, made);
     try {
       const request = requestOf(model, pathTo(thread, parent), settings);
-      const way = { trusted: settings.trusted.trim(), sealed: settings.sealed === SEALED };
+      const { id: conversation } = this.#conversation;
+      const way = { conversation, trusted: settings.trusted.trim(), sealed: settings.sealed === SEALED };
       await streamChat(request, way, eventsOf(change, Date.now()), controller.signal);
       change(({ waiting: _, ...rest }) => ({ ...rest, state: 'done' }));
     } catch (error) {

@@ -4,10 +4,10 @@ import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { Failure } from '../ui/feedback.tsx';
-import { Field, Input, Textarea } from '../ui/field.tsx';
+import { Field, Input, Select, Textarea } from '../ui/field.tsx';
 import { Trash2 } from '../ui/icons.ts';
 import { useAction } from '../ui/use-action.ts';
-import { type ChatSettings, linkQuery, SEALED } from './chat-settings.ts';
+import { type ChatSettings, JSON_OBJECT, linkQuery, REASONING_EFFORTS, SEALED } from './chat-settings.ts';
 import type { ConversationStore, Preset } from './conversation-store.ts';
 
 const texts = t.chat.settings;
@@ -54,25 +54,98 @@ export function SettingsDialog({ settings, models, store, change, apply, close }
             {(id) => <Input id={id} type="number" min="1" value={settings.maxTokens} onChange={set('maxTokens')} />}
           </Field>
         </div>
+        <AnswerFields settings={settings} change={change} />
         <Field label={texts.trusted} hint={texts.trustedHint}>
           {(id) => <Input id={id} value={settings.trusted} onChange={set('trusted')} placeholder="eth, psi@peer" />}
         </Field>
-        <label className="flex items-start gap-2 text-sm">
-          <input
-            type="checkbox"
-            className="mt-0.5 size-4 accent-accent"
-            checked={settings.sealed === SEALED}
-            onChange={(event) => change({ ...settings, sealed: event.currentTarget.checked ? SEALED : '' })}
-          />
-          <span className="flex flex-col">
-            {t.chat.sealed.setting}
-            <small className="text-muted text-xs">{t.chat.sealed.means}</small>
-          </span>
-        </label>
+        <Choice
+          label={t.chat.sealed.setting}
+          hint={t.chat.sealed.means}
+          checked={settings.sealed === SEALED}
+          choose={(checked) => change({ ...settings, sealed: checked ? SEALED : '' })}
+        />
         <p className="text-muted text-sm">{texts.engines}</p>
         <Presets settings={settings} model={models[0] ?? ''} store={store} apply={apply} />
       </div>
     </Dialog>
+  );
+}
+
+/** Fields that change how the model answers, apart from the numbers of the first row. */
+function AnswerFields({ settings, change }: Pick<SettingsDialogProps, 'settings' | 'change'>) {
+  return (
+    <>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <Field label={texts.reasoningEffort}>
+          {(id) => (
+            <Select
+              id={id}
+              value={settings.reasoningEffort ?? ''}
+              onChange={(event) => change({ ...settings, reasoningEffort: event.currentTarget.value })}
+            >
+              <option value="">{texts.byDefault}</option>
+              {REASONING_EFFORTS.map((effort) => (
+                <option key={effort} value={effort}>
+                  {texts.efforts[effort]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Field label={texts.seed} hint={texts.seedHint}>
+          {(id) => (
+            <Input
+              id={id}
+              type="number"
+              step="1"
+              value={settings.seed ?? ''}
+              onChange={(event) => change({ ...settings, seed: event.currentTarget.value })}
+            />
+          )}
+        </Field>
+      </div>
+      <Field label={texts.stop} hint={texts.stopHint}>
+        {(id) => (
+          <Textarea
+            id={id}
+            rows={2}
+            value={settings.stop ?? ''}
+            onChange={(event) => change({ ...settings, stop: event.currentTarget.value })}
+          />
+        )}
+      </Field>
+      <Choice
+        label={texts.json}
+        hint={texts.jsonHint}
+        checked={settings.form === JSON_OBJECT}
+        choose={(checked) => change({ ...settings, form: checked ? JSON_OBJECT : '' })}
+      />
+      <p className="text-muted text-sm">{texts.noResume}</p>
+    </>
+  );
+}
+
+interface ChoiceProps {
+  label: string;
+  hint: string;
+  checked: boolean;
+  choose: (checked: boolean) => void;
+}
+
+function Choice({ label, hint, checked, choose }: ChoiceProps) {
+  return (
+    <label className="flex items-start gap-2 text-sm">
+      <input
+        type="checkbox"
+        className="mt-0.5 size-4 accent-accent"
+        checked={checked}
+        onChange={(event) => choose(event.currentTarget.checked)}
+      />
+      <span className="flex flex-col">
+        {label}
+        <small className="text-muted text-xs">{hint}</small>
+      </span>
+    </label>
   );
 }
 

@@ -82,6 +82,7 @@ function Answer(props: TurnViewProps) {
       {toolCalls.length > 0 && <ToolCalls calls={toolCalls} />}
       {waiting !== undefined && <WaitingLine waiting={waiting} since={at} model={model} load={load} />}
       {state === 'stopped' && <p className="text-muted text-sm">{texts.stopped}</p>}
+      {facts?.continued && <p className="text-muted text-sm">{texts.continued}</p>}
       {facts?.finish === 'length' && <p className="text-muted text-sm">{texts.cutOff}</p>}
       {error !== undefined && <Failure error={new Error(error)} retry={busy ? undefined : () => actions.again(id)} />}
       {!streaming && (

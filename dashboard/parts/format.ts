@@ -1,8 +1,9 @@
 /** Formats quantities and times. */
 import { t } from '../texts/index.ts';
+import { dateLocale, language } from '../texts/language.ts';
 
-const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
-const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const counts = new Intl.NumberFormat(language, { maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat(language, { notation: 'compact', maximumFractionDigits: 1 });
 
 export const count = (n: number): string => (n >= 100_000 ? compact.format(n) : counts.format(n));
 
@@ -41,7 +42,7 @@ const DAY = { hourCycle: 'h23' } as const;
 
 export function dateTime(iso: string | null | undefined): string {
   if (iso === null || iso === undefined) return t.common.none;
-  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', ...DAY });
+  return new Date(iso).toLocaleString(dateLocale, { dateStyle: 'medium', timeStyle: 'short', ...DAY });
 }
 
 /** A time that is given in Unix seconds, as in OpenAI's objects. */
@@ -59,7 +60,7 @@ export function exactTime(iso: string): string {
     second: '2-digit',
     ...DAY,
   } as const;
-  return new Date(iso).toLocaleString(undefined, parts);
+  return new Date(iso).toLocaleString(dateLocale, parts);
 }
 
 /** The number of GPUs of each class: `4 × GH200`. */

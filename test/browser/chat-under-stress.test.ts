@@ -4,8 +4,10 @@
  */
 import { expect, it } from 'vitest';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
+import { text as wordsOf } from '../support/engine/words.ts';
 import { promise } from '../support/patience.ts';
 import { MODEL, openTestCluster } from '../support/test-cluster.ts';
+import { answered, send } from './chat-page.ts';
 import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
@@ -61,6 +63,29 @@ it('a gateway that starts anew in mid-answer is told in words, what came stays, 
   cluster.engine.control({ tokens: 5, tokensPerSecond: 100 });
   await page.getByRole('button', { name: 'Try again' }).click();
   await page.locator('.told').getByText('5 output tokens').waitFor();
+});
+
+it('a node that is killed in mid-answer is told, another one goes on, and the next turns stay there', async () => {
+  const cluster = await openTestCluster({ nodes: 3 });
+  for (const engine of cluster.engines) engine.control({ tokens: 60, pauseAfter: 8 });
+  const { page } = await openPage(await openBrowser());
+  await logIn(page, cluster.gateway.url, cluster.key);
+  await page.getByPlaceholder(`Message ${MODEL}`).waitFor();
+  await send(page, 'Go on');
+  await page.locator('.turn .markdown').waitFor();
+  const first = cluster.engines.findIndex((engine) => engine.running() > 0);
+  for (const engine of cluster.engines) engine.control({ tokens: 60 });
+  cluster.agents[first]?.signal('SIGKILL');
+  await page.getByText('The node was lost. Another node continued this response.').waitFor();
+  await answered(page);
+  expect((await page.locator('.turn .markdown').innerText()).trim()).toBe(wordsOf(60).trim());
+  const before = cluster.engines.map(({ requests }) => requests.length);
+  for (let turn = 0; turn < 3; turn++) {
+    await send(page, `Turn ${turn}`);
+    await answered(page);
+  }
+  const asked = cluster.engines.filter(({ requests }, n) => requests.length > (before[n] ?? 0));
+  expect(asked).toHaveLength(1);
 });
 
 it('on a slow network the page comes, and says that it sends before it waits', async () => {

@@ -17,6 +17,10 @@ beforeEach(() => visitors.house.engine.control({ tokens: 12, tokensPerSecond: 60
 
 const bodySchema = z.object({
   temperature: z.number().optional(),
+  reasoning_effort: z.string().optional(),
+  seed: z.number().optional(),
+  stop: z.array(z.string()).optional(),
+  response_format: z.object({ type: z.string() }).optional(),
   messages: z.array(z.object({ role: z.string(), content: z.unknown() })),
 });
 
@@ -36,6 +40,11 @@ async function answerWith(page: Page, deltas: readonly object[], headers: Record
 it('a chat streams, says which node answered and how fast, stops, is edited and made again, on branches', async () => {
   visitors.house.engine.control({ tokens: 40, tokensPerSecond: 40 });
   const { page, complaints } = await visitors.enter(visitors.house.key);
+  const named: (string | undefined)[] = [];
+  page.on('request', (request) => {
+    const { 'x-otela-session': session, 'x-otela-resume': resumes } = request.headers();
+    if (request.url().endsWith('/v1/chat/completions')) named.push(resumes === '1' ? session : 'does not resume');
+  });
   await send(page, 'Tell me');
   await page.getByRole('button', { name: 'Stop' }).waitFor();
   const told = page.locator('.told');
@@ -55,6 +64,10 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   await page.getByRole('button', { name: 'Settings of this chat' }).click();
   await page.getByLabel('System prompt').fill('Be brief');
   await page.getByLabel('Temperature').fill('0.5');
+  await page.getByLabel('Reasoning effort').selectOption('low');
+  await page.getByLabel('Seed').fill('7');
+  await page.getByLabel('Stop at').fill('END\n\\n\\n');
+  await page.getByLabel('Answer as JSON').check();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Edit' }).click();
@@ -66,6 +79,10 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   expect(await page.locator('.turn').count()).toBe(2);
   expect(lastAsked()).toEqual({
     temperature: 0.5,
+    reasoning_effort: 'low',
+    seed: 7,
+    stop: ['END', '\n\n'],
+    response_format: { type: 'json_object' },
     messages: [
       { role: 'system', content: 'Be brief' },
       { role: 'user', content: 'Tell me more' },
@@ -73,6 +90,12 @@ it('a chat streams, says which node answered and how fast, stops, is edited and 
   });
   await page.getByRole('button', { name: 'Earlier version' }).click();
   await page.locator('.said').getByText('Tell me', { exact: true }).waitFor();
+  // All turns of a conversation name it, and another conversation has another name.
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await send(page, 'Something else');
+  await expect.poll(() => named.length).toBe(4);
+  expect(named[0]).toMatch(/^[0-9a-f]{24}$/);
+  expect(named.map((name) => name === named[0])).toEqual([true, true, true, false]);
   expect(complaints).toEqual([]);
 });
 
@@ -238,11 +261,16 @@ it('a wait says why: its place in the queue, loading, reading', async () => {
   await status.getByText('The model is loading: 60 %').waitFor();
   await page.evaluate("tell(': otela node=abcdefgh1 attempts=1 provider=lab\\n\\n')");
   await status.getByText('Reading').waitFor();
-  await page.evaluate(`tell('data: {"choices":[{"delta":{"content":"Here"}}]}\\n\\ndata: [DONE]\\n\\n')`);
-  await page.evaluate('end()');
+  await page.evaluate(`tell('data: {"choices":[{"delta":{"content":"Here"}}]}\\n\\n')`);
   await page.getByText('Here').waitFor();
+  expect(await page.getByText('Another node continued').count()).toBe(0);
+  await page.evaluate("tell(': otela continued node=zyxwvuts1 attempts=2\\n\\n')");
+  await page.getByText('The node was lost. Another node continued this response.').waitFor();
+  await page.evaluate(`tell('data: {"choices":[{"delta":{"content":" it is"}}]}\\n\\ndata: [DONE]\\n\\n')`);
+  await page.evaluate('end()');
+  await page.getByText('Here it is').waitFor();
   expect(await status.count()).toBe(0);
-  expect(await page.locator('.told').innerText()).toContain('lab · node abcdefgh');
+  expect(await page.locator('.told').innerText()).toContain('lab · node zyxwvuts');
 });
 
 it('a text file and a PDF go with a question as text, and what is none is refused in words', async () => {

@@ -67,6 +67,7 @@ const SQL = /\b(?:SELECT|WHERE|UPDATE|DELETE|INSERT|CASE|JOIN|ORDER BY)\b/;
 export function proseOf(path: string, text: string): string[] | undefined {
   if (LEFT_OUT.test(path)) return undefined;
   if (path.endsWith('.md')) return markdown(text);
+  if (/^dashboard\/texts\/(?:de|fr)\//.test(path)) return undefined;
   if (/^dashboard\/texts\/.*\.ts$/.test(path)) return text.split('\n');
   if (!/\.tsx?$/.test(path)) return undefined;
   const found = comments(text);

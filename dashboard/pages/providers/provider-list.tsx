@@ -4,6 +4,7 @@ import { gateway } from '../../api/client.ts';
 import { type Provider, useResources } from '../../api/resources.ts';
 import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
+import { language } from '../../texts/language.ts';
 import { Button } from '../../ui/button.tsx';
 import { Confirm, Dialog } from '../../ui/dialog.tsx';
 import { Tag } from '../../ui/feedback.tsx';
@@ -82,7 +83,7 @@ function columnsOf(
       id: 'most',
       header: columns.most,
       numeric: true,
-      cell: ({ max_nodes: most }) => most?.toLocaleString('en') ?? texts.mostDefault,
+      cell: ({ max_nodes: most }) => most?.toLocaleString(language) ?? texts.mostDefault,
     },
     {
       id: 'state',

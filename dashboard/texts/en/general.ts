@@ -50,6 +50,7 @@ export const general = {
     account: 'Account',
     logOut: 'Log out',
     theme: 'Appearance',
+    language: 'Language',
     themes: { system: 'System', light: 'Light', dark: 'Dark' },
     roles: { consumer: 'User', provider: 'Provider', operator: 'Operator' },
     key: 'API key',
