@@ -131,7 +131,7 @@ export interface Env extends IssuerEnvironment {
   /** Client secrets of identity providers that require one. JSON: secrets by issuer. */
   OIDC_CLIENT_SECRETS?: string;
   /**
-   * Origins whose pages may call `/v1` with a key: `*` (default), `off`, or origins separated by commas. See
+   * Pages of these origins may call `/v1` with a key: `*` (default), `off`, or origins separated by commas. See
    * http/cross-origin.ts.
    */
   CORS_ORIGINS?: string;

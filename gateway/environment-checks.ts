@@ -24,7 +24,7 @@ const wholeNumber: Check = (text) => (/^\d{1,15}$/.test(text) ? undefined : 'mus
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s,/?#@*A-Z]+$/;
 
 /**
- * Reads `CORS_ORIGINS`, apart from `*`: origins separated by commas, or `off`. Undefined if an entry is no origin.
+ * Reads `CORS_ORIGINS`, apart from `*`: origins separated by commas, or `off`. Undefined if an entry is not an origin.
  * `null` is refused: it is the origin of every page in a sandbox.
  */
 export function readOrigins(text: string): string[] | undefined {

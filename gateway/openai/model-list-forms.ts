@@ -48,7 +48,7 @@ export function anthropicModel({ id, display_name, created, context_length }: Li
   };
 }
 
-/** @throws ApiError 400 if the limit is no number from 1 to 1000; 404 if the list has no model with the given id */
+/** @throws ApiError 400 if the limit is not a number from 1 to 1000; 404 if the list has no model with the given id */
 export function anthropicPage(models: readonly ListedModel[], { limit, afterId, beforeId }: PageQuery): AnthropicPage {
   const size = limit === undefined ? LIMIT_DEFAULT : Number(limit);
   if (!Number.isInteger(size) || size < 1 || size > LIMIT_MAX)
@@ -71,9 +71,9 @@ function indexOf(models: readonly ListedModel[], id: string, param: string): num
 
 /**
  * Codex adds `client_version` to the query, and reports an error if the response has no `models`. The list is empty on
- * purpose: each entry would have to contain instructions, and Codex would use them in place of its own system prompt
+ * purpose: each entry would have to contain instructions, and Codex would use them in place of its built-in prompt
  * (https://github.com/NVIDIA-NeMo/Switchyard/issues/565). With an empty list, Codex uses the configured model with its
- * own prompt.
+ * built-in prompt.
  */
 export function codexList<L extends object>(list: L): L & { models: [] } {
   return { ...list, models: [] };

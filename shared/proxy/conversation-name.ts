@@ -10,7 +10,7 @@ type NamePlace = { readonly header: string } | { readonly body: (fields: Request
 /** The first place that has a name counts. */
 const PLACES: readonly NamePlace[] = [
   { header: 'x-otela-session' },
-  // OpenAI's SDKs, and Codex, whose agents of one session have different keys.
+  // OpenAI's SDKs, and Codex. Its agents of one session have different keys.
   { body: ({ promptCacheKey }) => promptCacheKey },
   // Claude Code: https://code.claude.com/docs/en/llm-gateway-protocol
   { header: 'x-claude-code-session-id' },

@@ -204,7 +204,7 @@ it('endpoints and scopes of a key hold', async () => {
 
 it('a revoked key, a narrowed one and a deleted provider act within five seconds, each way round', async () => {
   const key = (await cluster.gateway.admin('POST', 'keys', { name: 'k' })) as { id: string; key: string };
-  // A node whose engine refused a request in an earlier test is avoided for a second.
+  // A node is avoided for a second after its engine refused a request, as in an earlier test.
   await eventually('both providers', 5_000, async () =>
     (await providersOf(TIMES, () => ask(key.key))).length === 2 ? true : undefined,
   );
