@@ -33,6 +33,8 @@ export const liveNodeSchema = z.object({
   connected: z.boolean(),
   suspected: z.boolean(),
   tier: z.string(),
+  /** Older gateways do not send it. */
+  labels: z.optional(z.record(z.string(), z.string())),
   models: z.array(modelSchema),
   hardware: z.object({
     gpus: z.array(z.object({ class: z.string(), name: z.string(), vram_mib: z.number() })),

@@ -19,6 +19,7 @@ import { deploymentRoutes } from './nodes/deployments.ts';
 import { drainRoutes } from './nodes/drain-node.ts';
 import { nodeHistoryRoutes } from './nodes/node-history.ts';
 import { nodeRoutes } from './nodes/nodes.ts';
+import { replicaRoutes } from './nodes/replicas.ts';
 import { restartRoutes } from './nodes/restart-engine.ts';
 import { telemetryRoutes } from './nodes/telemetry.ts';
 import { peerRoutes } from './peer-institutions.ts';
@@ -69,6 +70,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...regionPlanRoutes,
   ...regionPriceRoutes,
   ...deploymentRoutes,
+  ...replicaRoutes,
   ...drainRoutes,
   ...restartRoutes,
   ...telemetryRoutes,

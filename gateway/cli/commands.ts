@@ -21,6 +21,7 @@ import { FACTORY_COMMAND } from './factory-command.ts';
 import { FILES_COMMAND } from './files-command.ts';
 import { GATEWAYS_COMMAND } from './gateways-command.ts';
 import { NODE_LOGS_COMMAND } from './logs-command.ts';
+import { MODELS_COMMAND } from './models-command.ts';
 import { NODES_COMMAND } from './nodes-command.ts';
 import { PEERS_COMMAND } from './peers-command.ts';
 import { ACCESS_COMMAND, MEMBERS_COMMAND } from './people-commands.ts';
@@ -43,6 +44,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   access: ACCESS_COMMAND,
   catalogue: CATALOGUE_COMMAND,
   factory: FACTORY_COMMAND,
+  models: MODELS_COMMAND,
   nodes: NODES_COMMAND,
   logs: NODE_LOGS_COMMAND,
   rollout: ROLLOUT_COMMAND,

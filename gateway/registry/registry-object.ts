@@ -1,6 +1,8 @@
+import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import type { DeploymentRequest } from '../../shared/deployment/deployment-order.ts';
 import { type FailureDetectionSettings, tunedOptions } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
@@ -15,6 +17,7 @@ import type { GatewayGossipDriver } from './gossip/gossip-driver.ts';
 import type { GossipSockets } from './gossip/gossip-sockets.ts';
 import type { GossipTuning } from './gossip-tuning.ts';
 import type { IssuerAuthority } from './issuer-authority.ts';
+import { type Move, PendingMoves } from './pending-moves.ts';
 import { AUDIENCE_HEADER } from './proven-sockets.ts';
 import type { RegistryCounters } from './registry-counters.ts';
 import { createRegistryParts } from './registry-parts.ts';
@@ -47,6 +50,7 @@ export class RegistryObject extends GatewayObject {
   readonly #gossip: GatewayGossipDriver;
   readonly #paths: SessionReachability;
   readonly #settings: SnapshotSettings;
+  readonly #moves: PendingMoves;
   #snapshots = 0;
   #sessionCalls = 0;
   #messages = 0;
@@ -71,6 +75,7 @@ export class RegistryObject extends GatewayObject {
     this.#gossip = parts.gossip;
     this.#paths = parts.paths;
     this.#settings = parts.settings;
+    this.#moves = new PendingMoves(ctx.storage);
     this.#wakeUp();
     ctx.waitUntil(this.#clock.arm());
   }
@@ -125,7 +130,35 @@ export class RegistryObject extends GatewayObject {
   /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */
   publish(session: string, ticket: Uint8Array, update: Uint8Array): PublishResult {
     this.#sessionCalls++;
-    return this.#members.publish(session, ticket, update);
+    const result = this.#members.publish(session, ticket, update);
+    const shown = this.#members.sessions.get(session);
+    if (result.kind === 'stored' && shown !== undefined) this.#finishMove(shown);
+    return result;
+  }
+
+  /** Unloads a model from its old node when its new deployment serves. False: too many moves wait. */
+  expectMove(move: Move): boolean {
+    if (!this.#moves.add(move, Date.now())) return false;
+    // The new deployment may serve already.
+    for (const entry of [...this.#members.sessions.entries()]) this.#finishMove(entry);
+    return true;
+  }
+
+  #finishMove(entry: RegistryEntry): void {
+    const move = this.#moves.finishedBy(entry, Date.now());
+    if (move === undefined) return;
+    const { fromDeployment: id, fromProvider: provider, drainMs } = move;
+    // The old node may have a new session since the move began. The deployment's id finds it.
+    const old = [...this.#members.sessions.entries()].find(
+      (one) => one.state !== 'LEFT' && one.provider === provider && one.labels[DEPLOYMENT_LABEL] === id,
+    );
+    const reply = old && this.order(old.session, { action: 'stop', id, drain_ms: drainMs });
+    if (old === undefined || reply?.kind !== 'signed') {
+      console.error(`move of ${move.model}: deployment ${id} cannot be unloaded: ${reply?.kind ?? 'it has ended'}`);
+      return;
+    }
+    const sent = this.env.TUNNEL.getByName(old.session).deploy(reply.order);
+    this.ctx.waitUntil(sent.catch((error) => console.error(`move of ${move.model}: session ${old.session}: ${error}`)));
   }
 
   /**

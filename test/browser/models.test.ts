@@ -7,6 +7,7 @@ import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd } from '../support/processes.ts';
+import { MOCK_TEMPLATE, writeTemplates } from '../support/templates.ts';
 import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
 
@@ -159,4 +160,52 @@ it('a model whose nodes have left is listed apart, with when', async () => {
   await page.getByRole('heading', { name: 'stand-in/model-4' }).waitFor({ state: 'detached' });
   const row = page.getByRole('listitem').filter({ hasText: 'stand-in/model-4' });
   await row.getByText('gone since').waitFor();
+});
+
+it('an operator loads a model on an idle node, moves it, is told why not, and unloads it; a consumer cannot', async () => {
+  const { gateway, token, key } = visitors.house;
+  const directory = await writeTemplates({ 'stand-in': MOCK_TEMPLATE });
+  for (let n = 0; n < 2; n++)
+    await startAgent({ gateways: [gateway.url], token, args: ['--accept-deployments', directory] });
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Models');
+  const open = () => page.getByRole('button', { name: 'Load a model' }).click();
+  const model = 'stand-in/by-hand';
+  await open();
+  await expect.poll(() => page.getByLabel('Node', { exact: true }).locator('option').count()).toBe(3);
+  await page.getByLabel('Model', { exact: true }).fill('evil/model');
+  await page.getByRole('button', { name: 'Load', exact: true }).click();
+  await page.getByText('"evil/model" is not allowed').waitFor();
+  await page.getByLabel('Model', { exact: true }).fill(model);
+  await page.getByLabel('Parameters').fill('rate = 500');
+  await page.getByRole('button', { name: 'Load', exact: true }).click();
+  await page.getByRole('status').getByText(`loads ${model}`).waitFor();
+  const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: model }) });
+  await card.getByText('1 node serving').waitFor();
+  const [first] = await gateway.serving(1, 20_000, model);
+
+  const act = async (name: string) => {
+    await card.getByRole('button', { name: /^Actions/ }).click();
+    await page.getByRole('menuitem', { name }).click();
+  };
+  await act('Move');
+  await page.getByRole('button', { name: 'Move', exact: true }).click();
+  await expect
+    .poll(async () => (await gateway.nodes()).find(({ session }) => session === first?.session)?.state, {
+      timeout: 20_000,
+    })
+    .toBe('LEFT');
+  await act('Unload');
+  await page.getByRole('alertdialog').getByRole('button', { name: 'Unload' }).click();
+  await page.getByRole('status').getByText(`unloads ${model}`).waitFor();
+  await card.waitFor({ state: 'detached' });
+
+  const consumer = await visitors.enter(key);
+  await go(consumer.page, 'Models');
+  await consumer.page.getByRole('heading', { name: MODEL }).waitFor();
+  expect(await consumer.page.getByRole('button', { name: 'Load a model' }).count()).toBe(0);
+  expect(await consumer.page.getByRole('button', { name: /^Actions/ }).count()).toBe(0);
+  expect([...complaints, ...consumer.complaints]).toEqual([
+    expect.stringContaining('409'),
+  ]);
 });

@@ -1,13 +1,15 @@
 /** Deployments over the network: a gateway orders, and an idle agent does only what its operator allows. */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
-import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { endAll, eventually, type Managed } from '../support/processes.ts';
+import { MOCK_TEMPLATE, writeTemplates } from '../support/templates.ts';
 import { chatBody, envelopeOf } from '../support/test-cluster.ts';
-import { NODE } from '../support/where.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 afterAll(endAll);
 
@@ -19,23 +21,7 @@ const answerSchema = z.object({
   offers: z.array(z.object({ template: z.string(), parameters: z.record(z.string(), z.unknown()) })).optional(),
 });
 
-const STAND_IN = {
-  about: 'The stand-in engine.',
-  argv: [NODE, ENGINE_MAIN, '--port', '{{port}}', '--model', '{{model}}', '--rate', '{{rate}}'],
-  parameters: {
-    model: { type: 'string', allow: ['stand-in/*', 'meta-llama/Llama-3.1-8B-Instruct'] },
-    rate: { type: 'integer', min: 1, max: 1000, default: 1000 },
-  },
-};
 const BROKEN = { argv: [NODE, '-e', 'console.error("no weights on this disk"); process.exit(3)', '{{port}}'] };
-
-async function templates(files: Record<string, unknown>): Promise<string> {
-  const directory = join(await temporaryDirectory('otela-templates'), 'templates');
-  await mkdir(directory, { mode: 0o755 });
-  for (const [name, content] of Object.entries(files))
-    await writeFile(join(directory, `${name}.json`), JSON.stringify(content), { mode: 0o644 });
-  return directory;
-}
 
 describe('a deployment', () => {
   let gateway: Gateway;
@@ -45,7 +31,7 @@ describe('a deployment', () => {
   beforeAll(async () => {
     gateway = await Gateway.start();
     token = await gateway.createJoinToken();
-    const directory = await templates({ 'stand-in': STAND_IN, broken: BROKEN });
+    const directory = await writeTemplates({ 'stand-in': MOCK_TEMPLATE, broken: BROKEN });
     agent = await startAgent({ gateways: [gateway.url], token, args: ['--accept-deployments', directory] });
   });
 
@@ -172,5 +158,56 @@ describe('a deployment', () => {
     await put(after.session, { template: 'stand-in', parameters: { model: 'stand-in/model-1' } });
     const [serving] = await gateway.serving(1, 20_000, 'stand-in/model-1');
     expect(labelsOf(serving)['otela.deployment-failed']).toBeUndefined();
+  });
+});
+
+describe('otela-gateway models', () => {
+  let gateway: Gateway;
+  let token = '';
+
+  const models = async (...args: string[]) => {
+    const door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
+    return (await promisify(execFile)(NODE, [GATEWAY_MAIN, 'models', ...args, ...door])).stdout;
+  };
+  const startIdle = async () => {
+    const directory = await writeTemplates({ 'stand-in': MOCK_TEMPLATE });
+    await startAgent({ gateways: [gateway.url], token, args: ['--accept-deployments', directory] });
+  };
+  const idle = (count: number) =>
+    eventually(`${count} idle nodes`, 20_000, async () => {
+      const nodes = (await gateway.nodes()).filter(
+        ({ state, labels }) => state === 'JOIN' && labels?.['otela.accepts'] !== undefined,
+      );
+      return nodes.length === count ? nodes : undefined;
+    });
+
+  beforeAll(async () => {
+    gateway = await Gateway.start();
+    token = await gateway.createJoinToken();
+    await Promise.all([startIdle(), startIdle()]);
+  });
+
+  it('loads a model, moves it without a moment in which no node serves it, and unloads it', async () => {
+    await idle(2);
+    const model = 'stand-in/moved';
+    expect(await models('load', model, '--set', 'rate=500')).toMatch(/loads stand-in\/moved .*template stand-in\)/);
+    const [first] = await gateway.serving(1, 20_000, model);
+    expect(await models('list')).toMatch(new RegExp(`${model} +ready +${first?.session}`));
+
+    const moved = await models('move', model);
+    expect(moved).toContain(`${first?.session}  unloads it when the new node serves it`);
+    const least = await eventually('the first node is idle again', 20_000, async () => {
+      const nodes = (await gateway.nodes()).filter((node) => node.models.some(({ id }) => id === model));
+      const serving = nodes.filter(({ state }) => state === 'SERVING');
+      expect(serving.length).toBeGreaterThan(0);
+      return nodes.some(({ session, state }) => session === first?.session && state === 'LEFT') ? serving : undefined;
+    });
+    expect(least.map(({ session }) => session)).not.toContain(first?.session);
+
+    expect(await models('unload', model, '--drain-seconds', '1')).toContain(`unloads ${model}`);
+    await idle(2);
+    await expect(models('unload', model)).rejects.toThrow(/No node runs 'stand-in\/moved'/);
+    await expect(models('load', 'evil/model')).rejects.toThrow(/"evil\/model" is not allowed/);
+    await expect(models('list', '--to', 'x')).rejects.toThrow(/models list takes no --to/);
   });
 });

@@ -1,6 +1,6 @@
 import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { Link } from 'wouter';
-import type { ModelLoad, Node } from '../../api/schemas.ts';
+import type { Me, ModelLoad, Node } from '../../api/schemas.ts';
 import { count, gpus, milliseconds, timeLeft } from '../../parts/format.ts';
 import type { CatalogueModel } from '../../parts/model-catalog.ts';
 import { t } from '../../texts/index.ts';
@@ -22,6 +22,7 @@ import {
 } from '../../ui/icons.ts';
 import { Facts } from '../../ui/page.tsx';
 import { type Column, DataTable } from '../../ui/table.tsx';
+import { mayOrder, type ReplicaAction, ReplicaMenu } from './replica-actions.tsx';
 import type { ModelCard } from './use-model-cards.ts';
 
 /** Operators describe models in Markdown. The code for it is loaded only if a model has a description. */
@@ -36,14 +37,21 @@ interface ModelTileProps {
   load: ModelLoad | undefined;
   readyInMs: number | undefined;
   now: number;
+  me: Me;
+  /** Opens the dialog of an action on one of the nodes. */
+  ask: (action: ReplicaAction) => void;
   code: () => void;
   /** Opens the form for the description; undefined: the user is not an operator. */
   describe: (() => void) | undefined;
 }
 
-export function ModelTile({ model, card, load, readyInMs, now, code, describe }: ModelTileProps) {
+export function ModelTile({ model, card, load, readyInMs, now, me, ask, code, describe }: ModelTileProps) {
   const { id, quantizations, nodes } = model;
-  const columns = useMemo(() => columnsOf(now), [now]);
+  const columns = useMemo(() => {
+    const actions = { id: 'actions', header: texts.columns.actions };
+    const cell = (node: Node) => <ReplicaMenu me={me} model={id} node={node} ask={ask} />;
+    return [...columnsOf(now), ...(nodes.some((node) => mayOrder(me, node)) ? [{ ...actions, cell }] : [])];
+  }, [now, me, id, nodes, ask]);
   const contextLength = card?.context_length ?? model.contextLength;
   return (
     <li className="card flex min-w-0 flex-col gap-4 rounded-lg border border-line bg-surface p-5">

@@ -13,6 +13,7 @@ import { Search } from '../../ui/icons.ts';
 import { Page, Section } from '../../ui/page.tsx';
 import { CodeDialog } from './code-dialog.tsx';
 import { ModelTile } from './model-tile.tsx';
+import { idleNodes, type ReplicaAction, ReplicaDialog } from './replica-actions.tsx';
 import { StartableList } from './startable-list.tsx';
 import { type ModelCard, useCards } from './use-model-cards.ts';
 
@@ -28,6 +29,8 @@ export default function ModelsPage() {
   const [query, setQuery] = useState('');
   const [code, setCode] = useState<string>();
   const [described, setDescribed] = useState<string>();
+  const [asked, setAsked] = useState<ReplicaAction>();
+  const [ordered, setOrdered] = useState<string>();
   const models = useMemo(() => catalogueOf(live.nodes.values()), [live.nodes]);
   const gone = useMemo(
     () => goneModels(live.nodes.values(), [...(cards.data?.keys() ?? [])]),
@@ -39,7 +42,10 @@ export default function ModelsPage() {
   const shownStartable = startable.filter(({ id }) => isFound(id));
   const shownGone = gone.filter(({ id }) => isFound(id) && !startable.some((one) => one.id === id));
   const isOperator = me.role === 'operator';
-  const find = (
+  const load = me.role !== 'consumer' && (
+    <Button onClick={() => setAsked({ kind: 'load' })}>{texts.replicas.loadTitle}</Button>
+  );
+  const find = models.length + gone.length > 0 && (
     <div className="relative w-64 max-w-full">
       <Search className="pointer-events-none absolute top-2.5 left-3 size-4 text-muted" aria-hidden />
       <Input
@@ -53,7 +59,21 @@ export default function ModelsPage() {
     </div>
   );
   return (
-    <Page title={t.pages.models} about={texts.about} actions={models.length + gone.length > 0 && find}>
+    <Page
+      title={t.pages.models}
+      about={texts.about}
+      actions={
+        <>
+          {find}
+          {load}
+        </>
+      }
+    >
+      {ordered !== undefined && (
+        <p role="status" className="text-muted text-sm">
+          {ordered}
+        </p>
+      )}
       {models.length === 0 && live.connection === 'connecting' && <Loading />}
       {models.length + startable.length === 0 && live.connection === 'live' && <Empty>{texts.none}</Empty>}
       {models.length > 0 && shown.length + shownStartable.length + shownGone.length === 0 && (
@@ -68,6 +88,8 @@ export default function ModelsPage() {
             load={live.loads.get(model.id)}
             readyInMs={readyIn.get(model.id)}
             now={now}
+            me={me}
+            ask={setAsked}
             code={() => setCode(model.id)}
             describe={isOperator ? () => setDescribed(model.id) : undefined}
           />
@@ -94,6 +116,14 @@ export default function ModelsPage() {
         </Section>
       )}
       {code !== undefined && <CodeDialog model={code} close={() => setCode(undefined)} />}
+      {asked !== undefined && (
+        <ReplicaDialog
+          action={asked}
+          idle={idleNodes(me, live.nodes.values())}
+          done={setOrdered}
+          close={() => setAsked(undefined)}
+        />
+      )}
       {described !== undefined && (
         <Suspense>
           <CardForm

@@ -3,7 +3,7 @@
  */
 import * as z from 'zod';
 import type { RefusalCode } from '../../../shared/deployment/deployment-error.ts';
-import { type DeploymentRequest, deploymentIdSchema } from '../../../shared/deployment/deployment-order.ts';
+import { type DeploymentRequest, deploymentIdSchema, type StartRequest } from '../../../shared/deployment/deployment-order.ts';
 import {
   type DeploymentState,
   deploymentStateSchema,
@@ -28,6 +28,8 @@ const PATH = '/nodes/:session/deployment';
 
 /** Default time in which running requests may finish before a deployment stops. */
 const DRAIN_MS = 60_000;
+const DRAIN_MAX_MS = 86_400_000;
+export const drainMsSchema = z.number().int().min(0).max(DRAIN_MAX_MS).default(DRAIN_MS);
 
 const putSchema = z.strictObject({
   /**
@@ -38,7 +40,7 @@ const putSchema = z.strictObject({
   template: templateNameSchema,
   parameters: parametersSchema.default({}),
 });
-const deleteSchema = z.strictObject({ drain_ms: z.coerce.number().int().min(0).max(86_400_000).default(DRAIN_MS) });
+const deleteSchema = z.strictObject({ drain_ms: z.coerce.number().int().min(0).max(DRAIN_MAX_MS).default(DRAIN_MS) });
 
 const answered = z.object({
   object: z.literal('deployment'),
@@ -58,25 +60,25 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     run: readDeployment,
   }),
   route({
-    role: 'operator',
+    role: 'provider',
     method: 'put',
     path: PATH,
     params: SESSION_PARAM,
     status: 202,
     summary:
-      'Start a deployment template on an idle node. 202: the agent accepted; its session ends, and its next session has the label otela.deployment.',
+      'Start a deployment template on an idle node. 202: the agent accepted; its session ends, and its next session has the label otela.deployment. Providers may use only their own nodes.',
     body: putSchema,
     answer: answered,
     run: putDeployment,
   }),
   route({
-    role: 'operator',
+    role: 'provider',
     method: 'delete',
     path: PATH,
     params: SESSION_PARAM,
     status: 202,
     summary:
-      'End the deployment on a node: it drains, its session ends, and its agent joins again as idle. 202: the agent accepted.',
+      'End the deployment on a node: it drains, its session ends, and its agent joins again as idle. 202: the agent accepted. Providers may use only their own nodes.',
     query: deleteSchema,
     answer: answered,
     run: deleteDeployment,
@@ -85,75 +87,104 @@ export const deploymentRoutes: readonly AdminRoute[] = [
 
 async function readDeployment(call: AdminCall): Promise<object> {
   const session = sessionOf(call);
-  const { account } = call;
-  const reply = await signOrderFor(call, session);
-  const provider = 'provider' in reply ? reply.provider : undefined;
-  // For a node of another provider, the response is the same as for a node that does not exist.
-  if (account.role !== 'operator' && account.provider !== provider) throw unknown(session);
-  const { deployment = null, offers } = describedIn(await send(call, session, reply));
+  const { deployment = null, offers } = await describeNode(call, session);
   return { object: 'deployment', session, deployment, offers };
 }
 
 async function putDeployment(call: AdminCall<z.infer<typeof putSchema>>): Promise<Response> {
   const session = sessionOf(call);
-  const { template, parameters, id = `dep-${crypto.randomUUID().slice(0, 18)}` } = call.body;
-  const request: DeploymentRequest = { action: 'start', id, template, parameters };
-  return obey(call, session, request, {
-    action: 'deployment.start',
-    object: session,
-    after: { id, template, parameters },
-  });
+  const { template, parameters, id = newDeploymentId() } = call.body;
+  const deployment = await startDeployment(call, session, { id, template, parameters });
+  return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
 }
 
 async function deleteDeployment(call: AdminCall<unknown, z.infer<typeof deleteSchema>>): Promise<Response> {
   const session = sessionOf(call);
-  const reply = await signOrderFor(call, session);
-  const { deployment } = describedIn(await send(call, session, reply));
-  if (deployment === undefined || deployment.state === 'failed')
-    throw new ApiError('not_found', `Session ${session} has no deployment.`);
-  const { id } = deployment;
-  const request: DeploymentRequest = { action: 'stop', id, drain_ms: call.query.drain_ms };
-  return obey(call, session, request, { action: 'deployment.stop', object: session, before: deployment });
+  const current = runningDeployment(await describeNode(call, session));
+  if (current === undefined) throw new ApiError('not_found', `Session ${session} has no deployment.`);
+  const deployment = await stopDeployment(call, session, current, call.query.drain_ms);
+  return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
+}
+
+type AnyCall = AdminCall<unknown, unknown>;
+
+export function newDeploymentId(): string {
+  return `dep-${crypto.randomUUID().slice(0, 18)}`;
+}
+
+/** Asks a node of the caller for its templates and its deployment. @throws ApiError */
+export async function describeNode(call: AnyCall, session: string): Promise<TemplateDescription> {
+  const answer = await send(call, session, await ownReply(call, session));
+  if (answer.kind === 'described') return answer;
+  throw answerNotUnderstoodError();
+}
+
+/** The deployment that runs on a node, starts or stops; undefined: none, or it failed. */
+export function runningDeployment({ deployment }: TemplateDescription): DeploymentState | undefined {
+  return deployment?.state === 'failed' ? undefined : deployment;
+}
+
+/** @throws ApiError unless the agent accepts the order */
+export function startDeployment(
+  call: AnyCall,
+  session: string,
+  start: Omit<StartRequest, 'action'>,
+): Promise<DeploymentState> {
+  const after = { id: start.id, template: start.template, parameters: start.parameters };
+  return obey(call, session, { action: 'start', ...start }, { action: 'deployment.start', object: session, after });
+}
+
+/** @throws ApiError unless the agent accepts the order */
+export function stopDeployment(
+  call: AnyCall,
+  session: string,
+  before: DeploymentState,
+  drainMs: number,
+): Promise<DeploymentState> {
+  const request: DeploymentRequest = { action: 'stop', id: before.id, drain_ms: drainMs };
+  return obey(call, session, request, { action: 'deployment.stop', object: session, before });
 }
 
 /** Writes the audit log before it sends the order, so that failed orders are in the log too. */
 async function obey(
-  call: AdminCall<unknown, unknown>,
+  call: AnyCall,
   session: string,
   request: DeploymentRequest,
   what: Parameters<typeof recordIntent>[1],
-): Promise<Response> {
-  const reply = await signOrderFor(call, session, request);
+): Promise<DeploymentState> {
+  const reply = await ownReply(call, session, request);
   if (reply.kind === 'signed') await recordIntent(call, what);
   const answer = await send(call, session, reply);
   if (answer.kind !== 'accepted') throw answerNotUnderstoodError();
-  const deployment: DeploymentState = answer.deployment;
-  return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
+  return answer.deployment;
+}
+
+/**
+ * Signs an order, or the question for the description. For a node of another provider, the error is the same as for a
+ * node that does not exist. @throws ApiError 404
+ */
+async function ownReply(call: AnyCall, session: string, request?: DeploymentRequest): Promise<OrderReply> {
+  const { role, provider } = call.account;
+  const reply = await signOrderFor(call, session, request);
+  const isOwn = provider !== undefined && reply.kind !== 'powerless' && reply.provider === provider;
+  if (role === 'operator' || reply.kind === 'powerless' || isOwn) return reply;
+  throw new ApiError('not_found', `Provider ${provider ?? '(none)'} has no session ${session}.`);
 }
 
 /** @throws ApiError unless the agent accepts the order */
-async function send(call: AdminCall<unknown, unknown>, session: string, reply: OrderReply): Promise<AcceptedAnswer> {
+async function send(call: AnyCall, session: string, reply: OrderReply): Promise<AcceptedAnswer> {
   if (reply.kind !== 'signed') throw unsigned(session, reply);
   return sendOrder(call, session, reply.order, codeOf);
-}
-
-function describedIn(answer: AcceptedAnswer): TemplateDescription {
-  if (answer.kind === 'described') return answer;
-  throw answerNotUnderstoodError();
 }
 
 function codeOf(code: RefusalCode): 'unprocessable_content' | 'deployment_refused' {
   return code === 'bad_parameters' || code === 'unknown_template' ? 'unprocessable_content' : 'deployment_refused';
 }
 
-function unknown(session: string): ApiError {
-  return new ApiError('not_found', `There is no session ${session}.`);
-}
-
 function unsigned(session: string, reply: UnsignedReply): ApiError {
   switch (reply.kind) {
     case 'unknown':
-      return unknown(session);
+      return new ApiError('not_found', `There is no session ${session}.`);
     case 'over':
       return new ApiError('session_over', `Session ${session} has ended.`);
     case 'foreign':

@@ -1,4 +1,4 @@
-/** An agent with an open tunnel that answers every order in the same way. */
+/** An agent with an open tunnel that answers orders. */
 import { exports } from 'cloudflare:workers';
 import { onTestFinished } from 'vitest';
 import { workerdCrypto } from '../../../gateway/issuer/ed25519.ts';
@@ -9,11 +9,14 @@ import { helloMessage } from '../../../shared/lattice/session-id.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 
+/** The answer to each order. A function gets the order; undefined is the question for the description. */
+type Answer = DeploymentAnswer | ((wish: DeploymentRequest | undefined) => DeploymentAnswer);
+
 /**
- * The agent's tunnel; `wishes` has the orders that it got, each answered with `answer`. `frames`: what it announces at
- * the upgrade.
+ * The agent's tunnel; `wishes` has the orders that it got. `frames`: what it announces at the upgrade. `words`: its
+ * first record.
  */
-export async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
+export async function connect(agent: TestAgent, frames: string | undefined, answer: Answer, words = agent.words()) {
   const headers = {
     upgrade: 'websocket',
     'x-otela-protocol': '2',
@@ -37,8 +40,10 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
           socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
         } else if (frame.type === 'welcome') resolve();
         else if (frame.type === 'deploy') {
-          wishes.push(openOrder(frame.order, context).wish);
-          socket.send(encodeFrame({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
+          const wish = frame.order.length === 0 ? undefined : openOrder(frame.order, context).wish;
+          if (wish !== undefined) wishes.push(wish);
+          const json = JSON.stringify(typeof answer === 'function' ? answer(wish) : answer);
+          socket.send(encodeFrame({ type: 'deployed', sequence: frame.sequence, json }));
         }
       });
     });
@@ -46,7 +51,7 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
   socket.accept();
   onTestFinished(() => socket.close());
   await welcomed;
-  await agent.publish();
+  await agent.publish(words);
   return { wishes, reads: response.headers.get('x-otela-frames') };
 }
 

@@ -71,6 +71,7 @@ test('it tells the status of each answer, and what may be sent again', async () 
     ['get', '/nodes/{session}/deployment', '200'],
     ['put', '/nodes/{session}/deployment', '202'],
     ['delete', '/nodes/{session}/deployment', '202'],
+    ['post', '/replicas/load', '202'],
   ];
   for (const [method, path, ...codes] of answers) expect(statuses(method, path), path).toEqual([...codes, 'default']);
   const rotation = paths['/admin/keys/{id}/rotate']?.post?.parameters.map(({ name }) => name);

@@ -45,7 +45,9 @@ const PROVIDERS = [
   '/nodes/:session/telemetry',
 ]
   .map((path) => `get ${path}`)
-  .concat('post /join-tokens', 'delete /join-tokens/:id', 'post /nodes/:session/drain', 'post /nodes/:session/restart');
+  .concat('post /join-tokens', 'delete /join-tokens/:id', 'post /nodes/:session/drain', 'post /nodes/:session/restart')
+  .concat('put /nodes/:session/deployment', 'delete /nodes/:session/deployment')
+  .concat(['load', 'unload', 'move'].map((verb) => `post /replicas/${verb}`));
 
 const nameOf = ({ method, path }: AdminRoute) => `${method} ${path}`;
 
