@@ -1,10 +1,15 @@
 /**
  * Receives orders of gateways. It checks the sender, and that the order is not a repetition. Every agent accepts orders
- * to drain and to restart. It deploys only if its operator allows that.
+ * to drain, to restart, and to load and unload models that its engine knows. It deploys only if its operator allows that.
  */
 
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
-import { type DeploymentRequest, openOrder } from '../../shared/deployment/deployment-order.ts';
+import {
+  type DeploymentRequest,
+  type LoadRequest,
+  openOrder,
+  type UnloadRequest,
+} from '../../shared/deployment/deployment-order.ts';
 import type { DeploymentAnswer, Inspection } from '../../shared/deployment/order-reply.ts';
 import type { Crypto } from '../../shared/lattice/crypto-interface.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -13,6 +18,8 @@ import { type DeploymentDecider, type OrderOutcome, REASON_MAX } from './deploym
 interface OrderReceiverOptions {
   /** Undefined if this agent accepts no deployments. */
   deployments(): DeploymentDecider | undefined;
+  /** Loads or unloads a model of the running engine. Throws, or rejects with, DeploymentError if it cannot. */
+  changeModel(request: LoadRequest | UnloadRequest): Promise<OrderOutcome> | OrderOutcome;
   /** Drains like `otela-agent drain`. */
   drain(why: string): void;
   /**
@@ -68,8 +75,9 @@ export class OrderReceiver {
 
   /** @throws DeploymentError */
   #decide(request: DeploymentRequest): Promise<OrderOutcome> | OrderOutcome {
-    const { deployments, drain, inFlight, inspect, restart } = this.#options;
+    const { changeModel, deployments, drain, inFlight, inspect, restart } = this.#options;
     if (request.action === 'inspect') return inspect().then((answer) => ({ answer }));
+    if (request.action === 'load' || request.action === 'unload') return changeModel(request);
     if (request.action === 'drain')
       return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order from its gateway') };
     if (request.action === 'restart')

@@ -11,9 +11,10 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
  */
 
 /**
- * Result of asking for a token. `unknown`: the engine gave another answer, so the state of its scheduler is not known.
+ * Result of asking for a token. `failed`: the engine answered with a server error. `unknown`: the engine gave another
+ * answer, so the state of its scheduler is not known.
  */
-export type TokenProbeResult = 'token' | 'silent' | 'unknown';
+export type TokenProbeResult = 'token' | 'silent' | 'failed' | 'unknown';
 
 interface HangCheckOptions {
   quietMs: number;

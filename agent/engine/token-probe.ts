@@ -27,6 +27,7 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
     const answer = await readAtMost(body, ANSWER_MAX_BYTES);
     // Only status 200 shows that the scheduler runs: an engine without /v1/completions answers with another status even
     // if its scheduler is stuck.
+    if (statusCode >= 500) return 'failed';
     return answer !== undefined && statusCode === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';

@@ -1,6 +1,7 @@
 import type { DeploymentDecider } from '../deploy/deployment-decider.ts';
 import type { OrderReceiver } from '../deploy/order-receiver.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { ModelControl } from '../engine/model-control.ts';
 import type { RequestService } from '../ingress/request-service.ts';
 import type { AgentWeights } from './agent-weights.ts';
 import type { Sessions } from './session/sessions.ts';
@@ -18,6 +19,8 @@ export interface BatchService {
  */
 export interface AgentParts {
   engine?: Engine;
+  /** Loads and unloads models of the running engine. */
+  models?: ModelControl;
   sessions?: Sessions;
   /** Receives orders of gateways. */
   orders?: OrderReceiver;

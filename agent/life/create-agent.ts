@@ -1,10 +1,12 @@
 /** Creates the parts of an agent and connects them. Nothing starts before `AgentRun.run`. */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
+import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { OrderReceiver } from '../deploy/order-receiver.ts';
 import { LoadMeter } from '../engine/engine-load.ts';
+import { ModelControl } from '../engine/model-control.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
 import { GpuUseReader } from '../host/gpu-utilization.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
@@ -92,6 +94,13 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
   const onHealth: SessionHealth['see'] = (seen) => health.see(seen);
   const load: LoadMeter = new LoadMeter(() => engineStart.target, config.limits);
   load.onLost(() => parts.engine?.lookSoon());
+  parts.models = new ModelControl({
+    engine: () => parts.engine,
+    running: () => load.waiting,
+    changed: () => parts.engine && health.see(parts.engine.health),
+    now: () => performance.now(),
+    log,
+  });
   const deployed =
     config.templates &&
     acceptDeployments({
@@ -133,6 +142,11 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
 function createOrders({ options, parts, logs, network, life, gpuUse, log }: AgentBase): OrderReceiver {
   return new OrderReceiver({
     deployments: () => parts.deployments,
+    changeModel: (request) => {
+      const { models } = parts;
+      if (models === undefined) throw new DeploymentError('nothing_deployed', 'no engine answers here');
+      return request.action === 'load' ? models.load(request) : models.unload(request);
+    },
     drain: (why) => life.end({ kind: 'drain', cause: 'request', why }),
     restart: async (version) => {
       await requireInstalled(version, options.env);

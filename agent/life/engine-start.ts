@@ -37,10 +37,10 @@ export class EngineStart {
     this.#options = options;
   }
 
-  /** The engine's address; undefined while no engine answers. */
+  /** The engine's address; undefined while no engine answers, and while it sleeps. */
   get target(): EngineTarget | undefined {
-    const { engine } = this.#options.parts;
-    return engine?.health.answering ? engine.target : undefined;
+    const { engine, models } = this.#options.parts;
+    return engine?.health.answering && models?.isAsleep !== true ? engine.target : undefined;
   }
 
   /** Starts the engine. Called again for each restart of an engine that hung. */

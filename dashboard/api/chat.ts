@@ -46,7 +46,7 @@ export interface AnswerFacts {
 
 /** Why no text has arrived yet, if the gateway reports it. */
 export interface Waiting {
-  reason: 'sent' | 'queued' | 'loading' | 'starting' | 'reading';
+  reason: 'sent' | 'queued' | 'loading' | 'starting' | 'waking' | 'reading';
   /** Position in the queue; 1 is next. */
   position?: number;
   /** The batch system in which the model's job waits. */

@@ -50,6 +50,8 @@ function wordsFor(
       return texts.loading(percent);
     case 'starting':
       return texts.starting;
+    case 'waking':
+      return texts.waking;
     case 'reading':
       return texts.reading;
   }

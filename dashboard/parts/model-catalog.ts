@@ -6,6 +6,8 @@ export interface CatalogueModel {
   id: string;
   serving: number;
   loading: number;
+  /** Nodes whose engine sleeps: a request wakes it. */
+  asleep: number;
   silent: number;
   nodes: Node[];
   contextLength: number | undefined;
@@ -32,6 +34,7 @@ export function catalogueOf(nodes: Iterable<Node>): CatalogueModel[] {
       model.nodes.push(node);
       if (node.suspected) model.silent++;
       else if (node.state === 'SERVING' && served.state === 'ready') model.serving++;
+      else if (served.state === 'asleep') model.asleep++;
       else model.loading++;
       if (served.context_length !== undefined)
         model.contextLength = Math.max(model.contextLength ?? 0, served.context_length);
@@ -75,5 +78,5 @@ export function goneModels(nodes: Iterable<Node>, described: readonly string[]):
 }
 
 function emptyModel(id: string): CatalogueModel {
-  return { id, serving: 0, loading: 0, silent: 0, nodes: [], contextLength: undefined, quantizations: [] };
+  return { id, serving: 0, loading: 0, asleep: 0, silent: 0, nodes: [], contextLength: undefined, quantizations: [] };
 }

@@ -9,7 +9,11 @@ import { about } from './format.ts';
 const SOON_MS = 3_000;
 const LATER_MS = 15_000;
 
-const STATES = ['cold', 'queued', 'starting', 'loading', 'resting'] as const;
+const STATES = ['cold', 'queued', 'starting', 'loading', 'resting', 'asleep'] as const;
+
+/** True if the model changes only when a request needs it. */
+export const isAtRest = (state: StartableView['state']) =>
+  state === 'cold' || state === 'resting' || state === 'asleep';
 
 const modelSchema = z.object({
   id: z.string(),
@@ -49,9 +53,7 @@ export function useAllModels(someAreLoading: boolean): AllModels {
       };
     },
     refetchInterval: ({ state: { data: known } }) =>
-      someAreLoading || known?.startable.some(({ state }) => state !== 'cold' && state !== 'resting')
-        ? SOON_MS
-        : LATER_MS,
+      someAreLoading || known?.startable.some(({ state }) => !isAtRest(state)) ? SOON_MS : LATER_MS,
   });
   return data ?? NONE;
 }

@@ -8,14 +8,17 @@ import { Table } from './table.ts';
 
 const nodeSchema = z.looseObject({
   ...NODE_FIELDS,
-  models: z.array(z.object({ id: z.string(), state: z.string() })),
+  models: z.array(
+    z.object({ id: z.string(), state: z.string(), load_ms: z.number().optional(), reason: z.string().optional() }),
+  ),
   labels: z.record(z.string(), z.string()),
 });
 
 const replicaSchema = z.object({
   model: z.string(),
   session: z.string(),
-  deployment: z.object({ id: z.string(), template: z.string(), state: z.string() }),
+  deployment: z.object({ id: z.string(), template: z.string(), state: z.string() }).nullable(),
+  state: z.string().optional(),
   from: z.string().optional(),
 });
 
@@ -24,16 +27,17 @@ const OPTIONS = {
   to: { value: 'SESSION', help: 'move: the idle node' },
   template: { value: 'T', help: 'load, move: only this deployment template' },
   set: { value: 'NAME=VALUE', repeat: true, help: 'load, move: a parameter of the template, for example tp=4' },
+  sleep: { value: '1|2', takes: ['1', '2'], help: 'unload: the engine sleeps; 2 frees the memory of the machine, too' },
   'drain-seconds': { value: 'N', help: 'unload, move: maximum wait for running requests; default 60' },
 } as const satisfies Flags;
 const FLAGS = { ...OPTIONS, ...CONNECTION_FLAGS } as const satisfies Flags;
 const USAGE = 'list | load MODEL | unload MODEL | move MODEL';
 
-/** The flags that each verb takes, besides the connection flags. */
+/** The flags of each verb, without the connection flags. */
 const TAKES: Readonly<Record<string, readonly (keyof typeof OPTIONS)[]>> = {
   list: [],
   load: ['node', 'template', 'set'],
-  unload: ['node', 'drain-seconds'],
+  unload: ['node', 'sleep', 'drain-seconds'],
   move: ['node', 'to', 'template', 'set', 'drain-seconds'],
 };
 
@@ -45,6 +49,7 @@ export const MODELS_COMMAND: Command = {
   otela-gateway models load Qwen/Qwen3-8B                         on an idle node that has a template for it
   otela-gateway models load Qwen/Qwen3-8B --node SESSION --template vllm --set tp=4
   otela-gateway models unload Qwen/Qwen3-8B --node SESSION        finishes running requests; the node becomes idle
+  otela-gateway models unload Qwen/Qwen3-8B --sleep 1             frees its GPUs; load, or a request, wakes it in seconds
   otela-gateway models move Qwen/Qwen3-8B --node SESSION --to SESSION
 
 Nodes accept these orders if their agents run with --accept-deployments. move loads the model on the new node, and unloads it from the old node when the new one serves it. Providers order only their own nodes.`,
@@ -63,7 +68,7 @@ async function modelsCommand(args: readonly string[]): Promise<number> {
   if (over !== undefined) throw new UsageError(`otela-gateway models ${verb} takes no --${over}`);
   if (model === undefined) return listModels(targetAt('/admin/nodes', values));
   const { node, to, template } = values;
-  const drain = drainMs(values['drain-seconds']);
+  const drain = { ...drainMs(values['drain-seconds']), ...sleepLevel(values.sleep) };
   const place = verb === 'move' ? { from: node, to } : { session: node };
   const start = verb === 'unload' ? {} : { template, parameters: parametersOf(values.set) };
   const target = targetAt('/admin/replicas', values);
@@ -72,7 +77,8 @@ async function modelsCommand(args: readonly string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-function sentence(verb: string, { model, session, deployment, from }: z.infer<typeof replicaSchema>): string {
+function sentence(verb: string, { model, session, deployment, state, from }: z.infer<typeof replicaSchema>): string {
+  if (deployment === null) return `${session}  ${verb}s ${model}${state === undefined ? '' : ` (${state})`}`;
   const { id, template } = deployment;
   if (verb === 'unload') return `${session}  unloads ${model} (deployment ${id})`;
   const loads = `${session}  loads ${model} (deployment ${id}, template ${template})`;
@@ -83,6 +89,12 @@ function drainMs(text: string | undefined): { drain_ms?: number } {
   if (text === undefined) return {};
   if (!/^\d{1,5}$/.test(text)) throw new UsageError('--drain-seconds must be a whole number of seconds');
   return { drain_ms: Number(text) * 1_000 };
+}
+
+function sleepLevel(text: string | undefined): { sleep?: number } {
+  if (text === undefined) return {};
+  if (text !== '1' && text !== '2') throw new UsageError('--sleep must be 1 or 2');
+  return { sleep: Number(text) };
 }
 
 /** Reads `tp=4` as a number, and other values as text. @throws UsageError */
@@ -96,7 +108,7 @@ function parametersOf(given: readonly string[]): Record<string, string | number>
 }
 
 async function listModels(target: ApiTarget): Promise<number> {
-  const table = new Table(['model', 'state', 'session', 'provider', 'cluster', 'deployment']);
+  const table = new Table(['model', 'state', 'session', 'provider', 'cluster', 'deployment', 'note']);
   for await (const { session, state, provider, cluster, models, labels } of readNodes(
     target,
     new URLSearchParams(),
@@ -104,11 +116,13 @@ async function listModels(target: ApiTarget): Promise<number> {
   )) {
     if (isStdoutClosed()) return EXIT_DONE;
     if (state === 'LEFT') continue;
-    for (const { id, state: how } of models) {
+    for (const { id, state: how, ...facts } of models) {
       const deployment = labels['otela.deployment'] ?? null;
       const shown = state === 'DOWN' ? 'draining' : how;
-      if (target.json) console.log(JSON.stringify({ model: id, state: shown, session, provider, cluster, deployment }));
-      else table.add([id, shown, session, provider, cluster, deployment ?? '-']);
+      const one = { model: id, state: shown, session, provider, cluster, deployment, ...facts };
+      const note = facts.reason ?? (facts.load_ms === undefined ? '' : `wakes in ${facts.load_ms} ms`);
+      if (target.json) console.log(JSON.stringify(one));
+      else table.add([id, shown, session, provider, cluster, deployment ?? '-', note]);
     }
   }
   if (!target.json) table.flush();

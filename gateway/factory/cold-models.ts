@@ -157,7 +157,7 @@ function coldOf(
   return { model: id, state, readyInMs, percent, where, mayStart };
 }
 
-const ORDER = ['loading', 'starting', 'queued', 'cold', 'resting'] as const;
+const ORDER: readonly ColdModel['state'][] = ['loading', 'starting', 'queued', 'cold', 'resting'];
 
 function rank({ state, mayStart }: ColdModel): number {
   return state === 'cold' && !mayStart ? ORDER.length : ORDER.indexOf(state);

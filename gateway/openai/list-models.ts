@@ -1,5 +1,6 @@
 import type { ServedModel } from '../../shared/lattice/node-record.ts';
 import { findModelStart, modelStartingError } from '../../shared/proxy/loading-model.ts';
+import { dormantModel } from '../../shared/routing/dormant-models.ts';
 import { isLoading, modelStart, remainingMs } from '../../shared/routing/loading-models.ts';
 import { type ModelDetails, modelDetails } from '../../shared/routing/replica-kinds.ts';
 import { isTrusted } from '../../shared/routing/trusted-providers.ts';
@@ -33,9 +34,9 @@ interface LoadingModel extends Omit<Model, 'state'> {
   ready_in_ms: number | null;
 }
 
-/** A model that an autoscaler starts when a request needs it. */
+/** A model that an autoscaler starts, or a node loads, when a request needs it. */
 interface ColdModel extends Omit<Model, 'state'> {
-  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep';
   /**
    * Estimated milliseconds until the model is ready: from now if it is already starting, otherwise from the request
    * that starts it. Null: unknown.
@@ -117,9 +118,21 @@ function coldModels(view: RegistrySnapshot, account: Account, known: readonly St
   });
 }
 
+/** Returns the models that no node serves and that an order to a node loads, sorted by name. */
+function dormantModels(view: RegistrySnapshot, account: Account, now: number): ColdModel[] {
+  const trust = trustOf(account, [], view.settings);
+  return [...view.nodes.models()].flatMap(([id, nodes]) => {
+    const dormant = isListed(view, account, id) ? dormantModel(nodes, trust, [], now) : undefined;
+    if (dormant === undefined) return [];
+    const { state, provider, readyInMs } = dormant;
+    const estimate = { ready_in_ms: readyInMs ?? null, loaded_percent: null, may_start: true };
+    return [{ id, object: 'model' as const, created: 0, owned_by: provider, state, ...estimate }];
+  });
+}
+
 /**
- * `GET /v1/models`. `startable`: models that an autoscaler starts on request. They and models that are loading are only
- * listed with `?state=all`.
+ * `GET /v1/models`. `startable`: models that an autoscaler starts on request. They, models that are loading, and models that a
+ * node loads on request are only listed with `?state=all`.
  */
 export function listModels(
   view: RegistrySnapshot,
@@ -130,10 +143,12 @@ export function listModels(
   if (startable === undefined) return { object: 'list', data: served };
   const ready = served.map((model) => ({ ...model, state: 'ready' as const }));
   const here = new Set(ready.map(({ id }) => id));
+  const dormant = dormantModels(view, account, Date.now()).filter(({ id }) => !here.has(id));
+  for (const { id } of dormant) here.add(id);
   const cold = coldModels(view, account, startable).filter(({ id }) => !here.has(id));
   for (const { id } of cold) here.add(id);
   const loading = loadingModels(view, account, Date.now()).filter(({ id }) => !here.has(id));
-  const data = [...ready, ...cold, ...loading];
+  const data = [...ready, ...dormant, ...cold, ...loading];
   return { object: 'list', data: data.sort((a, b) => (a.id < b.id ? -1 : 1)) };
 }
 
@@ -146,7 +161,8 @@ export function retrieveModel(
 ): Model | ColdModel {
   const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
-    const cold = coldModels(view, account, startable).find((one) => one.id === id);
+    const waiting = [...dormantModels(view, account, Date.now()), ...coldModels(view, account, startable)];
+    const cold = waiting.find((one) => one.id === id);
     if (cold !== undefined) return cold;
     const start =
       isListed(view, account, id) && findModelStart(view.nodes, [id], trustOf(account, [], view.settings), Date.now());

@@ -13,6 +13,7 @@ import type { Route } from '../../shared/proxy/proxy-host.ts';
 import { readRequirements } from '../../shared/proxy/read-requirements.ts';
 import { type Candidate, candidatePool, NO_REQUIREMENTS } from '../../shared/routing/candidates.ts';
 import type { RoutingQuery } from '../../shared/routing/choose-node.ts';
+import { dormantModel } from '../../shared/routing/dormant-models.ts';
 import { isServing, type NodeIndex } from '../../shared/routing/node-index.ts';
 import type { Trust } from '../../shared/routing/trusted-providers.ts';
 import type { Account } from '../accounts/account.ts';
@@ -35,6 +36,7 @@ import type { Background } from '../platform/object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
 import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snapshot.ts';
 import { type FallbackChain, fallbackChain, hasOwnLimits } from '../routing/aliases-and-fallbacks.ts';
+import { modelLoader } from '../routing/model-loader.ts';
 import { PolicySelector } from '../routing/policy-selector.ts';
 import { kindAtArrival } from '../routing/predict-request-kind.ts';
 
@@ -104,7 +106,7 @@ export function resolveModelRoute(
   return view instanceof Promise ? view.then(routed) : routed(view);
 }
 
-/** Adds models that can be started, if no node serves a model of the route. */
+/** Adds models that can be started or loaded, if no node serves a model of the route. */
 function withCold(
   route: GatewayRoute,
   { account }: ModelCaller,
@@ -113,13 +115,21 @@ function withCold(
   const { nodes, trust, view } = route;
   const models = [route.request.model, ...route.fallbacks];
   if (models.some((model) => isServedTo(nodes, model, trust))) return route;
+  const dormant = (model: string) => dormantModel(nodes.model(model), trust, route.demand.require, Date.now());
   const cold: ColdModels = {
-    find: (model) =>
-      isServedTo(nodes, model, trust)
-        ? undefined
-        : coldModelFor(model, coldModels.all(Date.now(), view.settings), trust, account),
-    ask: (model) => coldModels.ask(model, context, Date.now()),
+    find: (model) => {
+      if (isServedTo(nodes, model, trust)) return undefined;
+      const { state, readyInMs } = dormant(model) ?? {};
+      if (state !== undefined) return { model, state, readyInMs, mayStart: true };
+      return coldModelFor(model, coldModels.all(Date.now(), view.settings), trust, account);
+    },
+    ask: (model) => {
+      const node = dormant(model);
+      if (node === undefined) coldModels.ask(model, context, Date.now());
+      else modelLoader.ask(node.session, model, context, Date.now());
+    },
   };
+  if (models.some((model) => dormant(model) !== undefined)) return { ...route, cold };
   const refreshed = coldModels.refresh(context, Date.now(), models);
   return refreshed === undefined ? { ...route, cold } : refreshed.then(() => ({ ...route, cold }));
 }

@@ -14,7 +14,13 @@ export type OrderReply =
   | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
   | { kind: 'powerless'; reason: string };
 
-const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set(['drain', 'restart', 'inspect']);
+const ACCEPTED_BY_ALL: ReadonlySet<DeploymentRequest['action']> = new Set([
+  'drain',
+  'restart',
+  'inspect',
+  'load',
+  'unload',
+]);
 
 /**
  * Signs an order if the session may get it. Only sessions of this institution obey our orders, so other sessions are
@@ -33,8 +39,8 @@ export function orderFor(
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
-  // Every agent that is new enough obeys drain, restart and inspect. The tunnel object checks whether the agent is new
-  // enough.
+  // Every agent that is new enough obeys drain, restart and inspect, and answers load and unload. The tunnel object
+  // checks whether the agent is new enough.
   if (!deploys && request !== undefined && !ACCEPTED_BY_ALL.has(request.action)) return { kind: 'deaf', provider };
   if (!deploys && request === undefined) return { kind: 'deaf', provider };
   if (request === undefined) return { kind: 'signed', order: new Uint8Array(), provider };

@@ -8,7 +8,7 @@ export interface TemplateChoice {
   parameters: Parameters;
 }
 
-/** Maximum number of templates whose refusals an error lists. */
+/** Maximum number of refusals in an error. */
 const LISTED = 4;
 
 /**

@@ -12,6 +12,8 @@ export const REFUSALS = [
   'busy',
   'nothing_deployed',
   'cannot_start',
+  'unknown_model',
+  'unsupported',
 ] as const;
 export type RefusalCode = (typeof REFUSALS)[number];
 

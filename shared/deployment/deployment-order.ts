@@ -1,6 +1,7 @@
 /**
  * An order to one session, signed by a gateway of the institution that admitted the session: start this deployment,
- * stop the running one, drain and end, or drain and restart as another version. A tunnel, a relay or another
+ * stop the running one, load or unload a model of the running engine, drain and end, or drain and restart as another
+ * version. A tunnel, a relay or another
  * institution's gateway that carries the order can neither create an order nor use it twice.
  */
 import * as z from 'zod';
@@ -14,6 +15,7 @@ import {
   openCertificate,
 } from '../lattice/gateway-certificate.ts';
 import { LatticeError } from '../lattice/lattice-error.ts';
+import { modelSchema } from '../lattice/node-record.ts';
 import { packSession, readSession, SESSION_BYTES } from '../lattice/session-id.ts';
 import { DeploymentError } from './deployment-error.ts';
 import { parametersSchema, templateNameSchema } from './template-parameters.ts';
@@ -34,6 +36,17 @@ const stopSchema = z.strictObject({
   /** Maximum time to wait for running requests, in milliseconds. */
   drain_ms: z.number().int().nonnegative().max(86_400_000),
 });
+/** The agent's running engine loads a model that it knows: it wakes. */
+const loadSchema = z.strictObject({ action: z.literal('load'), model: modelSchema.shape.id });
+/** The agent's running engine unloads a model and keeps running. */
+const unloadSchema = z.strictObject({
+  action: z.literal('unload'),
+  model: modelSchema.shape.id,
+  /** The engine sleeps: 1 keeps the weights in the machine's memory, 2 reads them from disk again. */
+  sleep: z.union([z.literal(1), z.literal(2)]).optional(),
+  /** Maximum time to wait for running requests, in milliseconds. If some still run then, the model stays loaded. */
+  drain_ms: z.number().int().nonnegative().max(86_400_000),
+});
 /** The agent accepts nothing new, finishes running requests, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
 /**
@@ -46,6 +59,8 @@ const inspectSchema = z.strictObject({ action: z.literal('inspect') });
 const deploymentRequestSchema = z.discriminatedUnion('action', [
   startSchema,
   stopSchema,
+  loadSchema,
+  unloadSchema,
   drainSchema,
   restartSchema,
   inspectSchema,
@@ -53,6 +68,8 @@ const deploymentRequestSchema = z.discriminatedUnion('action', [
 
 export type StartRequest = z.infer<typeof startSchema>;
 export type StopRequest = z.infer<typeof stopSchema>;
+export type LoadRequest = z.infer<typeof loadSchema>;
+export type UnloadRequest = z.infer<typeof unloadSchema>;
 /** The action to take. */
 export type DeploymentRequest = z.infer<typeof deploymentRequestSchema>;
 

@@ -1,5 +1,6 @@
 /** An agent's reply to an order, or to the question about what it runs and which orders it accepts. */
 import * as z from 'zod';
+import { modelSchema } from '../lattice/node-record.ts';
 import { REFUSALS } from './deployment-error.ts';
 import { deploymentIdSchema } from './deployment-order.ts';
 import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './template-parameters.ts';
@@ -74,6 +75,8 @@ export type Inspection = z.infer<typeof inspectedSchema>;
 export const deploymentAnswerSchema = z.discriminatedUnion('kind', [
   describedSchema,
   z.object({ kind: z.literal('accepted'), deployment: deploymentStateSchema }),
+  /** Reply to an order to load or unload a model. `state`: the state that it has now, or will have if nothing fails. */
+  z.object({ kind: z.literal('model'), model: modelSchema.shape.id, state: modelSchema.shape.state }),
   /** Reply to an order to drain. The agent waits for `running` requests. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
   /** Reply to an order to restart. `from`: the version that runs until the restart. */

@@ -35,9 +35,17 @@ export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as co
 export type Modality = (typeof MODALITIES)[number];
 const modalities = fact(z.array(z.enum(MODALITIES)).max(MODALITIES.length));
 
+/** Maximum length of the reason why a model was not loaded or unloaded. */
+export const MODEL_REASON_MAX = 128;
+
 export const modelSchema = z.object({
   id: text(256).min(1),
-  state: z.enum(['ready', 'loading', 'on-disk']),
+  /** `asleep`: the engine has freed its GPUs' memory, and a request wakes it. */
+  state: z.enum(['ready', 'loading', 'on-disk', 'asleep']),
+  /** Milliseconds that the engine last needed to wake. Absent: not measured yet. */
+  load_ms: z.number().int().nonnegative().optional(),
+  /** Why the last order to load or unload the model failed. */
+  reason: text(MODEL_REASON_MAX).optional(),
   /** Maximum number of tokens of prompt and response together. */
   context_length: z.number().int().positive().optional(),
   /** Format of the weights in the engine's memory, also of weights that are not quantized: `bfloat16`, `Q4_K_M`. */

@@ -1,6 +1,7 @@
 /**
  * Why an open stream has no data yet, as an SSE comment. Clients ignore the comment. The dashboard shows it, and people
- * see it in the raw stream: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`.
+ * see it in the raw stream: `: otela queued 3rd`, `: otela queued in Slurm`, `: otela loading 60%`, `: otela starting`,
+ * `: otela waking`.
  * A number is omitted if it is unknown.
  */
 export type WaitReason =
@@ -11,7 +12,9 @@ export type WaitReason =
   /** A node is loading the model; `percent` is from 0 to 100. */
   | { reason: 'loading'; percent?: number }
   /** A node for the model is being started. */
-  | { reason: 'starting' };
+  | { reason: 'starting' }
+  /** A node's engine sleeps and is being woken. */
+  | { reason: 'waking' };
 
 /** The comment as sent, with the empty line that ends an event. */
 export function waitComment(wait: WaitReason): string {
@@ -26,7 +29,8 @@ function wordsOf(wait: WaitReason): string {
     case 'loading':
       return wait.percent === undefined ? 'loading' : `loading ${Math.round(wait.percent)}%`;
     case 'starting':
-      return 'starting';
+    case 'waking':
+      return wait.reason;
   }
 }
 
@@ -37,7 +41,7 @@ function suffixOf(n: number): string {
 }
 
 const COMMENT =
-  /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting))$/;
+  /^otela (?:(queued)(?: ([1-9][0-9]{0,6})(?:st|nd|rd|th)| in ([A-Za-z][A-Za-z ]{0,30}))?|(loading)(?: (100|[0-9]{1,2})%)?|(starting|waking))$/;
 
 /**
  * Parses a wait comment.
@@ -49,5 +53,5 @@ export function readWaitComment(text: string): WaitReason | undefined {
   if (where !== undefined) return { reason: 'queued', where };
   if (queued !== undefined) return { reason: 'queued', ...(position !== undefined && { position: Number(position) }) };
   if (loading !== undefined) return { reason: 'loading', ...(percent !== undefined && { percent: Number(percent) }) };
-  return starting === undefined ? undefined : { reason: 'starting' };
+  return starting === undefined ? undefined : { reason: starting === 'waking' ? 'waking' : 'starting' };
 }

@@ -3,14 +3,14 @@ import { ApiError, retryAfter } from '../openai/api-errors.ts';
 import type { WaitReason } from '../openai/wait-comment.ts';
 import type { RoutingQuery } from '../routing/choose-node.ts';
 
-/** A model that no node serves and that a factory starts on demand. */
+/** A model that no node serves, and that a factory starts or a node loads on demand. */
 export interface ColdModel {
   model: string;
   /**
-   * `cold`: a request starts the model. `resting`: its start failed too often, so it is not started until an operator
-   * allows it again.
+   * `cold`: a request starts the model. `asleep`: a request wakes its engine. `resting`: its start failed too often, so
+   * it is not started until an operator allows it again.
    */
-  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep';
   /** Milliseconds until the model serves; undefined if unknown. */
   readyInMs?: number | undefined;
   /** Percent of the model's weights that are loaded, from 0 to 100. */
@@ -26,7 +26,10 @@ export interface ColdModels {
    * The model's state as far as this host knows it. Undefined if a node serves the model, or if no factory starts it.
    */
   find(model: string): ColdModel | undefined;
-  /** Asks a factory to start the model. Called when a request is refused because the model is not running. */
+  /**
+   * Asks a factory to start the model, or a node to load it. Called when a request is refused because the model is not
+   * running, and while requests wait for a node that loads it.
+   */
   ask(model: string): void;
 }
 
@@ -34,6 +37,8 @@ export interface ColdModels {
 interface ColdRoute {
   readonly cold?: ColdModels | undefined;
   readonly startWaitMs?: number | undefined;
+  /** How long the request waits for a free node. It waits as long for a node that loads the model. */
+  readonly waitMs?: number | undefined;
 }
 
 /** Value of `retry-after` if the duration of the start is unknown. */
@@ -59,10 +64,24 @@ export function findColdModel(route: ColdRoute & Pick<RoutingQuery, 'request' | 
  */
 export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
   if (cold.state === 'resting') throw modelNotRunningError(cold.model);
+  if (isDormant(cold)) return dormantWaitMs(cold, route);
   if (cold.state === 'cold' && !cold.mayStart) throw mayNotStart(cold.model);
   const waitMs = route.startWaitMs ?? 0;
   if (waitMs > 0 && (cold.readyInMs === undefined || cold.readyInMs <= waitMs)) return waitMs;
   if (cold.mayStart) route.cold?.ask(cold.model);
+  throw coldStartingError(cold);
+}
+
+/** True if a running node has the model and an order loads it. */
+export function isDormant({ state }: Pick<ColdModel, 'state'>): boolean {
+  return state === 'asleep';
+}
+
+/** A node loads the model within seconds, so a request waits for it without asking for that. */
+function dormantWaitMs(cold: ColdModel, route: ColdRoute): number {
+  const waitMs = route.startWaitMs ?? route.waitMs ?? 0;
+  if (waitMs > 0 && (cold.readyInMs === undefined || cold.readyInMs <= waitMs)) return waitMs;
+  route.cold?.ask(cold.model);
   throw coldStartingError(cold);
 }
 
@@ -98,6 +117,8 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
       return percent === undefined
         ? 'its engine loads the weights'
         : `its engine has loaded ${percent} % of the weights`;
+    case 'asleep':
+      return 'its engine sleeps and is being woken';
     default:
       return 'it is being started';
   }
@@ -110,6 +131,8 @@ export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason
       return where === undefined ? { reason: 'starting' } : { reason: 'queued', where };
     case 'loading':
       return percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent };
+    case 'asleep':
+      return { reason: 'waking' };
     default:
       return { reason: 'starting' };
   }

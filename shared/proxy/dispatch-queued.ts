@@ -8,7 +8,7 @@ import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
 import type { TurnResult } from '../queue/wait-queue.ts';
 import type { NodeChoice } from '../routing/choose-node.ts';
 import { trustScope } from '../routing/trusted-providers.ts';
-import { coldStartingError, findColdModel } from './cold-model.ts';
+import { coldStartingError, findColdModel, isDormant } from './cold-model.ts';
 import type { RequestContext } from './request-context.ts';
 import { RouteAttempts } from './route-attempts.ts';
 
@@ -65,6 +65,9 @@ export class QueuedDispatch<C> implements QueuedWork<DispatchResult> {
 
   async wait(until: number, back: boolean): Promise<TurnResult> {
     const { host, route, entry, request, caller, info, priority, name, parsed, record } = this.#context;
+    // Repeated before each wait, because an order may be lost. The host limits how often it sends one.
+    const cold = findColdModel(route);
+    if (cold !== undefined && isDormant(cold)) route.cold?.ask(cold.model);
     const ended = record.queueEntered();
     const { busy, begun, queuedMs } = entry;
     const { model } = this;

@@ -184,18 +184,19 @@ it('an operator loads a model on an idle node, moves it, is told why not, and un
   await card.getByText('1 node serving').waitFor();
   const [first] = await gateway.serving(1, 20_000, model);
 
-  const act = async (name: string) => {
-    await card.getByRole('button', { name: /^Actions/ }).click();
+  const act = async (session: string | undefined, name: string) => {
+    await card.getByRole('button', { name: `Actions for ${model} on node ${session?.slice(0, 8)}` }).click();
     await page.getByRole('menuitem', { name }).click();
   };
-  await act('Move');
+  await act(first?.session, 'Move');
   await page.getByRole('button', { name: 'Move', exact: true }).click();
   await expect
     .poll(async () => (await gateway.nodes()).find(({ session }) => session === first?.session)?.state, {
       timeout: 20_000,
     })
     .toBe('LEFT');
-  await act('Unload');
+  const [second] = await gateway.serving(1, 20_000, model);
+  await act(second?.session, 'Unload');
   await page.getByRole('alertdialog').getByRole('button', { name: 'Unload' }).click();
   await page.getByRole('status').getByText(`unloads ${model}`).waitFor();
   await card.waitFor({ state: 'detached' });
@@ -205,7 +206,5 @@ it('an operator loads a model on an idle node, moves it, is told why not, and un
   await consumer.page.getByRole('heading', { name: MODEL }).waitFor();
   expect(await consumer.page.getByRole('button', { name: 'Load a model' }).count()).toBe(0);
   expect(await consumer.page.getByRole('button', { name: /^Actions/ }).count()).toBe(0);
-  expect([...complaints, ...consumer.complaints]).toEqual([
-    expect.stringContaining('409'),
-  ]);
+  expect([...complaints, ...consumer.complaints]).toEqual([expect.stringContaining('409')]);
 });

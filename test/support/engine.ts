@@ -26,6 +26,8 @@ export interface Engine {
   /** Sets the behavior for the next `requests` requests (absent: for all); a request's own wishes take precedence. */
   control(behaviour: Behaviour, requests?: number): void;
   setModels(models: string[]): void;
+  /** The level at which the engine sleeps; 0: it is awake. */
+  sleepLevel(): number;
   /** Number of prompts that got their keys and values from a prefill engine. */
   received(): number;
   /** Breaks all connections, even during a transfer, and continues to listen. */
@@ -61,6 +63,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     setModels: (models) => {
       engine.models = models;
     },
+    sleepLevel: () => engine.management.level,
     received: () => engine.transfer?.received ?? 0,
     hangUp: () => server.closeAllConnections(),
     close: () =>
@@ -76,7 +79,8 @@ answers like vLLM, with words from a fixed list: for a test without a GPU`;
 
 /**
  * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
- * --journal FILE --prefix /p --form vllm --checkpoint DIRECTORY --api-key-env VAR`. SIGUSR2 ends it with code 3.
+ * --journal FILE --prefix /p --form vllm --checkpoint DIRECTORY --api-key-env VAR --sleep-mode`. SIGUSR2
+ * ends it with code 3.
  */
 export async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -97,6 +101,7 @@ export async function main(): Promise<void> {
       checkpoint: { type: 'string' },
       'start-after-ms': { type: 'string', default: '0' },
       'api-key-env': { type: 'string' },
+      'sleep-mode': { type: 'boolean' },
       help: { type: 'boolean' },
     },
   });
@@ -115,6 +120,7 @@ export async function main(): Promise<void> {
     models,
     behaviour,
     ...(apiKey === undefined ? {} : { apiKey }),
+    ...(values['sleep-mode'] === true ? { sleepMode: true } : {}),
     ...(values.slots === undefined ? {} : { slots: Number(values.slots) }),
     ...(form === undefined ? {} : { form }),
     ...(values.checkpoint === undefined ? {} : { checkpoint: String(values.checkpoint) }),

@@ -71,7 +71,9 @@ export class SessionHealth {
     // The other ranks of a multi-machine engine serve no model themselves.
     if (!sessions || ending.settled || config.span.role === 'supervise') return;
     const before = sessions.state;
-    const models = this.#described(this.#modelsOf(health));
+    parts.models?.see(health);
+    const described = this.#described(this.#modelsOf(health));
+    const models = parts.models?.describe(described) ?? described;
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
     if (sessions.current === undefined) parts.requests?.unadmitted(localNodeFacts(sessions));
     const states = `${health.answering} ${modelStates(models)}`;

@@ -47,11 +47,12 @@ interface ModelTileProps {
 
 export function ModelTile({ model, card, load, readyInMs, now, me, ask, code, describe }: ModelTileProps) {
   const { id, quantizations, nodes } = model;
+  // Not `nodes`, which changes with every event: new columns would close an open menu.
+  const hasActions = nodes.some((node) => mayOrder(me, node));
   const columns = useMemo(() => {
-    const actions = { id: 'actions', header: texts.columns.actions };
     const cell = (node: Node) => <ReplicaMenu me={me} model={id} node={node} ask={ask} />;
-    return [...columnsOf(now), ...(nodes.some((node) => mayOrder(me, node)) ? [{ ...actions, cell }] : [])];
-  }, [now, me, id, nodes, ask]);
+    return hasActions ? [...columnsOf(now), { id: 'actions', header: texts.columns.actions, cell }] : columnsOf(now);
+  }, [now, me, id, hasActions, ask]);
   const contextLength = card?.context_length ?? model.contextLength;
   return (
     <li className="card flex min-w-0 flex-col gap-4 rounded-lg border border-line bg-surface p-5">
@@ -122,17 +123,20 @@ function Fact({ name, now = false, children }: { name: string; now?: boolean; ch
 }
 
 function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load' | 'readyInMs'>) {
-  const { serving, loading, silent } = model;
+  const { serving, loading, asleep, silent } = model;
   const loadingText =
     serving === 0 && readyInMs !== undefined ? texts.loadingFor(milliseconds(readyInMs)) : texts.loading(loading);
+  const asleepText =
+    serving === 0 && readyInMs !== undefined ? texts.asleepFor(milliseconds(readyInMs)) : texts.asleep(asleep);
   return (
     <>
       {serving > 0 ? (
         <Tag kind="good">{texts.serving(serving)}</Tag>
       ) : (
-        loading === 0 && <Tag kind="bad">{texts.notServed}</Tag>
+        loading + asleep === 0 && <Tag kind="bad">{texts.notServed}</Tag>
       )}
       {load !== undefined && load.waiting > 0 && <Tag kind="wait">{texts.busy(load.waiting)}</Tag>}
+      {asleep > 0 && <Tag kind="plain">{asleepText}</Tag>}
       {loading > 0 && <Tag kind="wait">{loadingText}</Tag>}
       {silent > 0 && <Tag kind="bad">{texts.silent(silent)}</Tag>}
     </>

@@ -39,7 +39,7 @@ export default function ModelsPage() {
   const { startable, readyIn } = useAllModels(models.some(({ serving, loading }) => serving === 0 && loading > 0));
   const isFound = (id: string) => matches(id, cards.data?.get(id), query);
   const shown = models.filter(({ id }) => isFound(id));
-  const shownStartable = startable.filter(({ id }) => isFound(id));
+  const shownStartable = startable.filter(({ id }) => isFound(id) && !models.some((one) => one.id === id));
   const shownGone = gone.filter(({ id }) => isFound(id) && !startable.some((one) => one.id === id));
   const isOperator = me.role === 'operator';
   const load = me.role !== 'consumer' && (

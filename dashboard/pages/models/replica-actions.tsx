@@ -26,12 +26,13 @@ export function mayOrder(me: Me, { provider }: Node): boolean {
 
 /** The nodes that can load a model now. */
 export function idleNodes(me: Me, nodes: Iterable<Node>): Node[] {
-  return [...nodes].filter(
-    (node) => isHere(node) && mayOrder(me, node) && node.labels?.[ACCEPTS_LABEL] !== undefined,
-  );
+  return [...nodes].filter((node) => isHere(node) && mayOrder(me, node) && node.labels?.[ACCEPTS_LABEL] !== undefined);
 }
 
-export type ReplicaAction = { kind: 'load' } | { kind: 'unload' | 'move'; model: string; node: Node };
+export type ReplicaAction =
+  | { kind: 'load' }
+  | { kind: 'move'; model: string; node: Node }
+  | { kind: 'unload' | 'sleep' | 'wake'; model: string; node: Node };
 
 interface ReplicaMenuProps {
   me: Me;
@@ -40,15 +41,27 @@ interface ReplicaMenuProps {
   ask: (action: ReplicaAction) => void;
 }
 
-/** The actions on one node of a model. Empty for a node without a deployment, and for other providers' nodes. */
+/** Engines that can sleep. */
+const SLEEPERS: readonly (string | undefined)[] = ['vllm', 'sglang'];
+
+/** The actions on one node of a model. Empty for other providers' nodes, and if the node can do nothing by order. */
 export function ReplicaMenu({ me, model, node, ask }: ReplicaMenuProps) {
-  if (!isHere(node) || !mayOrder(me, node) || node.labels?.[DEPLOYMENT_LABEL] === undefined) return null;
+  if (!isHere(node) || !mayOrder(me, node)) return null;
+  const isDeployed = node.labels?.[DEPLOYMENT_LABEL] !== undefined;
+  const served = node.models.find(({ id }) => id === model);
+  const action = (kind: 'unload' | 'move' | 'sleep' | 'wake', danger = false) => ({
+    label: texts[kind],
+    act: () => ask({ kind, model, node }),
+    danger,
+  });
   return (
     <RowMenu
       name={texts.nodeOf(node.session.slice(0, 8), model)}
       actions={[
-        { label: texts.move, act: () => ask({ kind: 'move', model, node }) },
-        { label: texts.unload, act: () => ask({ kind: 'unload', model, node }), danger: true },
+        served?.state === 'asleep' && action('wake'),
+        served?.state === 'ready' && SLEEPERS.includes(served.engine) && action('sleep'),
+        isDeployed && action('move'),
+        isDeployed && action('unload', true),
       ]}
     />
   );
@@ -63,29 +76,39 @@ interface ReplicaDialogProps {
 }
 
 export function ReplicaDialog({ action, idle, close, done }: ReplicaDialogProps) {
-  if (action.kind === 'unload') return <Unload {...action} close={close} done={done} />;
-  return <Start action={action} idle={idle} close={close} done={done} />;
+  if (action.kind === 'load' || action.kind === 'move')
+    return <Start action={action} idle={idle} close={close} done={done} />;
+  return <Ordered action={action} close={close} done={done} />;
 }
 
-interface UnloadProps extends Pick<ReplicaDialogProps, 'close' | 'done'> {
-  model: string;
-  node: Node;
+interface OrderedProps extends Pick<ReplicaDialogProps, 'close' | 'done'> {
+  action: Exclude<ReplicaAction, { kind: 'load' | 'move' }>;
 }
 
-function Unload({ model, node: { session }, close, done }: UnloadProps) {
+/** Unloads a model, puts its engine to sleep, or wakes it. */
+function Ordered({ action: { kind, model, node }, close, done }: OrderedProps) {
+  const { session } = node;
+  const body = { model, session };
   const act = async () => {
-    await gateway.POST('/admin/replicas/unload', { body: { model, session } });
-    done(texts.unloads(session.slice(0, 8), model));
+    if (kind === 'wake') await gateway.POST('/admin/replicas/load', { body });
+    else await gateway.POST('/admin/replicas/unload', { body: kind === 'sleep' ? { ...body, sleep: 1 } : body });
+    done(texts[`${kind}s`](session.slice(0, 8), model));
   };
   return (
-    <Confirm title={texts.unloadTitle(model)} action={texts.unload} act={act} close={close}>
-      {texts.unloadFollows}
+    <Confirm
+      title={texts[`${kind}Title`](model)}
+      action={texts[kind]}
+      act={act}
+      close={close}
+      kind={kind === 'unload' ? 'danger' : 'primary'}
+    >
+      {texts[`${kind}Follows`]}
     </Confirm>
   );
 }
 
 interface StartProps extends Omit<ReplicaDialogProps, 'action'> {
-  action: Exclude<ReplicaAction, { kind: 'unload' }>;
+  action: Extract<ReplicaAction, { kind: 'load' | 'move' }>;
 }
 
 /** Loads a model on an idle node: a new one, or one that is moved there. */

@@ -1,5 +1,5 @@
 import { Link } from 'wouter';
-import { type StartableView, startableWords } from '../../parts/startable-models.ts';
+import { isAtRest, type StartableView, startableWords } from '../../parts/startable-models.ts';
 import { t } from '../../texts/index.ts';
 import { buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
@@ -18,7 +18,7 @@ export function StartableList({ models }: { models: readonly StartableView[] }) 
         {models.map((model) => (
           <li key={model.id} className="flex flex-wrap items-center gap-x-4 gap-y-2 px-4 py-2.5">
             <span className="min-w-0 flex-1 font-medium text-sm [overflow-wrap:anywhere]">{model.id}</span>
-            <Tag kind={model.state === 'resting' ? 'bad' : model.state === 'cold' ? 'plain' : 'wait'}>
+            <Tag kind={model.state === 'resting' ? 'bad' : isAtRest(model.state) ? 'plain' : 'wait'}>
               {startableWords(model)}
             </Tag>
             {model.mayStart && model.state !== 'resting' ? (

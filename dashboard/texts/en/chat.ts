@@ -43,6 +43,7 @@ export const chat = {
     queuedWith: (others: number) => `Waiting for a free node; ${some(others, 'request')} wait for this model`,
     loading: (percent: number | undefined) => `The model is loading${percent === undefined ? '' : `: ${percent} %`}`,
     starting: 'The model is being started',
+    waking: 'The model is waking up',
     reading: 'Reading',
     since: (seconds: number) => `${seconds} s`,
   },

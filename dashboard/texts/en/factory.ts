@@ -68,13 +68,14 @@ export const factory = {
 /** A model that no node serves and that a job would serve. */
 export const startable = {
   title: 'Start on request',
-  about: 'No node serves these models now. A request starts a job.',
+  about: 'No node serves these models now. A request starts a job, or wakes an engine.',
   states: {
     cold: 'off, starts on request',
     queued: 'its job waits in the queue',
     starting: 'starting',
     loading: 'loading',
     resting: 'failed to start; ask an operator',
+    asleep: 'asleep, wakes on request',
   },
   loading: (percent: number) => `loading ${Math.round(percent)}%`,
   within: (time: string) => `answers in about ${time}`,

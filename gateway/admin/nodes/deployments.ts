@@ -3,7 +3,11 @@
  */
 import * as z from 'zod';
 import type { RefusalCode } from '../../../shared/deployment/deployment-error.ts';
-import { type DeploymentRequest, deploymentIdSchema, type StartRequest } from '../../../shared/deployment/deployment-order.ts';
+import {
+  type DeploymentRequest,
+  deploymentIdSchema,
+  type StartRequest,
+} from '../../../shared/deployment/deployment-order.ts';
 import {
   type DeploymentState,
   deploymentStateSchema,
@@ -145,18 +149,30 @@ export function stopDeployment(
   return obey(call, session, request, { action: 'deployment.stop', object: session, before });
 }
 
-/** Writes the audit log before it sends the order, so that failed orders are in the log too. */
 async function obey(
   call: AnyCall,
   session: string,
   request: DeploymentRequest,
   what: Parameters<typeof recordIntent>[1],
 ): Promise<DeploymentState> {
-  const reply = await ownReply(call, session, request);
-  if (reply.kind === 'signed') await recordIntent(call, what);
-  const answer = await send(call, session, reply);
+  const answer = await orderNode(call, session, request, what);
   if (answer.kind !== 'accepted') throw answerNotUnderstoodError();
   return answer.deployment;
+}
+
+/**
+ * Sends an order to a node of the caller. Writes the audit log before it sends the order, so that failed orders are in
+ * the log too. @throws ApiError unless the agent accepts the order
+ */
+export async function orderNode(
+  call: AnyCall,
+  session: string,
+  request: DeploymentRequest,
+  what: Parameters<typeof recordIntent>[1],
+): Promise<AcceptedAnswer> {
+  const reply = await ownReply(call, session, request);
+  if (reply.kind === 'signed') await recordIntent(call, what);
+  return send(call, session, reply);
 }
 
 /**

@@ -6,7 +6,11 @@ import * as z from 'zod';
 import { chooseTemplate } from '../../../shared/deployment/choose-template.ts';
 import { DeploymentError } from '../../../shared/deployment/deployment-error.ts';
 import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../../shared/deployment/deployment-labels.ts';
-import { deploymentIdSchema } from '../../../shared/deployment/deployment-order.ts';
+import {
+  deploymentIdSchema,
+  type LoadRequest,
+  type UnloadRequest,
+} from '../../../shared/deployment/deployment-order.ts';
 import { type DeploymentState, deploymentStateSchema } from '../../../shared/deployment/order-reply.ts';
 import { parametersSchema, templateNameSchema } from '../../../shared/deployment/template-parameters.ts';
 import { modelSchema, type RegistryEntry, sessionSchema } from '../../../shared/lattice/node-record.ts';
@@ -19,10 +23,13 @@ import {
   describeNode,
   drainMsSchema,
   newDeploymentId,
+  orderNode,
   runningDeployment,
   startDeployment,
   stopDeployment,
 } from './deployments.ts';
+import { acceptsOrders, agentTooOldError } from './drain-node.ts';
+import { answerNotUnderstoodError } from './send-order.ts';
 
 /** Maximum idle nodes that are asked for their templates before a load is refused. */
 const ASKED_MAX = 16;
@@ -40,7 +47,7 @@ const LISTED = 8;
 const NODES_MAX = 1_000;
 
 const model = modelSchema.shape.id;
-/** What an idle node is asked to start. */
+/** The model to start, and how. */
 const startFields = {
   model,
   /** Only this template; absent: the node's first template that accepts the model. */
@@ -59,6 +66,11 @@ const unloadSchema = z.strictObject({
   model,
   /** The node that runs the model. It may be absent if only one node runs it. */
   session: sessionSchema.optional(),
+  /**
+   * The engine sleeps and keeps its node: at level 1 the weights stay in the machine's memory, at level 2 they are read
+   * from disk again. The next request wakes it. Absent: the deployment ends.
+   */
+  sleep: z.union([z.literal(1), z.literal(2)]).optional(),
   /** Maximum milliseconds to wait for running requests. */
   drain_ms: drainMsSchema,
 });
@@ -75,9 +87,14 @@ type Start = Pick<z.infer<typeof loadSchema>, keyof typeof startFields>;
 const replicaSchema = z.object({
   object: z.literal('replica'),
   model: z.string(),
-  /** The session that accepted the order. It ends, and the agent's next session has the deployment's id as a label. */
   session: z.string(),
-  deployment: deploymentStateSchema,
+  /**
+   * The deployment that starts or ends. The session then ends, and the agent's next session has the deployment's id as a
+   * label. Null: the model is loaded or unloaded in the running engine.
+   */
+  deployment: deploymentStateSchema.nullable(),
+  /** The state that the model will have. Absent: see `deployment`. */
+  state: modelSchema.shape.state.optional(),
 });
 
 const common = { role: 'provider', method: 'post', status: 202 } as const;
@@ -87,7 +104,7 @@ export const replicaRoutes: readonly AdminRoute[] = [
     ...common,
     path: '/replicas/load',
     summary:
-      'Load a model on an idle node that has a deployment template for it. 202: the agent accepted. Providers load on their own nodes.',
+      'Load a model: wake an engine that sleeps with it, or start it on an idle node that has a deployment template for it. 202: the agent accepted. Providers load on their own nodes.',
     body: loadSchema,
     answer: replicaSchema,
     run: loadReplica,
@@ -96,7 +113,7 @@ export const replicaRoutes: readonly AdminRoute[] = [
     ...common,
     path: '/replicas/unload',
     summary:
-      'Unload a model from a node: the node finishes running requests and becomes idle. 202: the agent accepted. Providers unload from their own nodes.',
+      'Unload a model from a node: the node finishes running requests, and becomes idle or sleeps. 202: the agent accepted. Providers unload from their own nodes.',
     body: unloadSchema,
     answer: replicaSchema,
     run: unloadReplica,
@@ -119,12 +136,38 @@ type AnyCall = AdminCall<unknown, unknown>;
 
 async function loadReplica(call: AdminCall<z.infer<typeof loadSchema>>): Promise<Response> {
   const { session, ...start } = call.body;
+  const dormant = start.template === undefined ? await dormantNode(call, start.model, session) : undefined;
+  if (dormant !== undefined) return changeModel(call, dormant, { action: 'load', model: start.model });
   return reply(call, { model: start.model, ...(await load(call, start, session, undefined)) });
 }
 
+/** The caller's node with a running engine that can load the model. */
+async function dormantNode(call: AnyCall, id: string, session: string | undefined): Promise<RegistryEntry | undefined> {
+  const nodes = await ownNodes(call, { model: id, ...(session === undefined ? {} : { session }) });
+  return nodes.find(
+    ({ state, connected, models }) =>
+      state === 'SERVING' && connected && models.some((one) => one.id === id && one.state === 'asleep'),
+  );
+}
+
+/** Orders a node to load or unload a model in its running engine. */
+async function changeModel(
+  call: AnyCall,
+  { session, models }: RegistryEntry,
+  request: LoadRequest | UnloadRequest,
+): Promise<Response> {
+  if (!(await acceptsOrders(call.env, session))) throw agentTooOldError(session);
+  const { model: id } = request;
+  const what = { action: `replica.${request.action}`, object: session, before: models.find((one) => one.id === id) };
+  const answer = await orderNode(call, session, request, { ...what, after: request });
+  if (answer.kind !== 'model') throw answerNotUnderstoodError();
+  return reply(call, { model: id, session, deployment: null, state: answer.state });
+}
+
 async function unloadReplica(call: AdminCall<z.infer<typeof unloadSchema>>): Promise<Response> {
-  const { model: id, session, drain_ms: drainMs } = call.body;
+  const { model: id, session, sleep, drain_ms: drainMs } = call.body;
   const entry = await nodeOf(call, id, session);
+  if (sleep !== undefined) return changeModel(call, entry, { action: 'unload', model: id, sleep, drain_ms: drainMs });
   const current = await deploymentOf(call, entry, id);
   const deployment = await stopDeployment(call, entry.session, current, drainMs);
   return reply(call, { model: id, session: entry.session, deployment });
@@ -222,16 +265,16 @@ async function nodeOf(call: AnyCall, id: string, session: string | undefined): P
     ({ state }) => state === 'JOIN' || state === 'SERVING',
   );
   const [only] = running;
-  const whose = call.account.role === 'operator' ? '' : ` of provider ${call.account.provider ?? '(none)'}`;
+  const ofProvider = call.account.role === 'operator' ? '' : ` of provider ${call.account.provider ?? '(none)'}`;
   if (only === undefined) {
-    const where = session === undefined ? `No node${whose}` : `No node${whose} with session ${session}`;
+    const where = session === undefined ? `No node${ofProvider}` : `No node${ofProvider} with session ${session}`;
     throw new ApiError('not_found', `${where} runs ${quoteForMessage(id)}.`);
   }
   if (running.length > 1) {
     const sessions = running.slice(0, LISTED).map((entry) => entry.session);
     throw new ApiError(
       'conflict',
-      `${running.length} nodes${whose} run ${quoteForMessage(id)}. Name one session: ${sessions.join(', ')}.`,
+      `${running.length} nodes${ofProvider} run ${quoteForMessage(id)}. Name one session: ${sessions.join(', ')}.`,
     );
   }
   return only;
@@ -239,7 +282,7 @@ async function nodeOf(call: AnyCall, id: string, session: string | undefined): P
 
 /** @throws ApiError 409 if the node runs the model without a deployment */
 async function deploymentOf(call: AnyCall, entry: RegistryEntry, id: string): Promise<DeploymentState> {
-  const fixed = `Session ${entry.session} runs ${quoteForMessage(id)} by its owner's command, not by a deployment. Drain the node to end it.`;
+  const fixed = `Session ${entry.session} runs ${quoteForMessage(id)} by its owner's command, not by a deployment. Use sleep, or drain the node to end it.`;
   if (!deploys(entry)) throw new ApiError('deployment_refused', fixed);
   const deployment = runningDeployment(await describeNode(call, entry.session));
   if (deployment === undefined) throw new ApiError('deployment_refused', fixed);

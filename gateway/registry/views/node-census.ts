@@ -107,7 +107,7 @@ function stateOf(
   { state, suspected, connected }: RegistryEntry,
   model: RegistryEntry['models'][number]['state'],
 ): NodeState | undefined {
-  if (state === 'DOWN' || state === 'LEFT' || model === 'on-disk') return undefined;
+  if (state === 'DOWN' || state === 'LEFT' || model === 'on-disk' || model === 'asleep') return undefined;
   if (state === 'JOIN' || model === 'loading') return 'loading';
   return suspected || !connected ? 'suspected' : 'ready';
 }

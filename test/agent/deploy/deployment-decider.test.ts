@@ -91,6 +91,13 @@ describe('orders', () => {
     });
     orders = new OrderReceiver({
       deployments: () => deployments,
+      changeModel: ({ action, model }) => {
+        if (model !== 'm') throw new DeploymentError('unknown_model', `the engine serves no ${model}`);
+        return {
+          answer: { kind: 'model', model, state: 'loading' },
+          act: () => keeper.done.push(`${action} ${model}`),
+        };
+      },
       drain: (why) => keeper.done.push(`drain: ${why}`),
       restart: async (version) => {
         if (version !== '0.2.0') throw new DeploymentError('cannot_start', `0.2.0 is installed, not ${version}`);
@@ -103,6 +110,22 @@ describe('orders', () => {
       revoked: () => false,
       log: () => {},
     });
+  });
+
+  test('an order to load or unload is obeyed once, by its session only, and for a model that the engine serves', async () => {
+    const load = order({ action: 'load', model: 'm' });
+    const { answer, act } = await orders.answer(ticket, load);
+    expect(answer).toEqual({ kind: 'model', model: 'm', state: 'loading' });
+    act?.();
+    expect(keeper.done).toEqual(['load m']);
+    const refused = async (bytes: Uint8Array, to = ticket) => (await orders.answer(to, bytes)).answer;
+    expect(await refused(load)).toMatchObject({ kind: 'refused', code: 'replayed' });
+    const unload = { action: 'unload', model: 'm', sleep: 1, drain_ms: 0 } as const;
+    const other = { ...ticket, session: 'b'.repeat(26) };
+    expect(await refused(order(unload), other)).toMatchObject({ kind: 'refused', code: 'wrong_session' });
+    for (const model of ['../../etc/passwd', 'http://evil.example/x'])
+      expect(await refused(order({ ...unload, model }))).toMatchObject({ kind: 'refused', code: 'unknown_model' });
+    expect(keeper.done).toEqual(['load m']);
   });
 
   test('an order to restart is obeyed where that version is installed, once', async () => {

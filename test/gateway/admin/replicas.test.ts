@@ -50,8 +50,7 @@ const stateOf = (id: string, state: DeploymentState['state'], template = 'vllm')
 /** Answers as an agent with these templates that runs `deployment`. */
 function answering(offers: TemplateOffer[], deployment?: DeploymentState) {
   return (wish: DeploymentRequest | undefined): DeploymentAnswer => {
-    if (wish?.action === 'start')
-      return { kind: 'accepted', deployment: stateOf(wish.id, 'starting', wish.template) };
+    if (wish?.action === 'start') return { kind: 'accepted', deployment: stateOf(wish.id, 'starting', wish.template) };
     if (wish?.action === 'stop' && deployment !== undefined)
       return { kind: 'accepted', deployment: { ...deployment, state: 'stopping' } };
     return { kind: 'described', offers, ...(deployment === undefined ? {} : { deployment }) };
@@ -105,7 +104,7 @@ test('a load is refused with the reason: no template, a value that the owner doe
     'unprocessable_content',
   );
   expect(missing.message).toMatch(/no template rm \(known: llama\)/);
-  await refusal(order('load', { model: '', ...named }), 400, 'invalid_value');
+  await refusal(order('load', { model: '', ...named }), 400, 'invalid_request');
   await refusal(order('load', { model: 'meta/a', argv: ['sh'], ...named }), 400, 'invalid_request');
   expect(node.wishes).toEqual([]);
 
@@ -122,7 +121,7 @@ test('a provider orders no node of another provider, and is told whose nodes it 
   expect(load.message).toBe(`Provider eth has no session ${idle.session}.`);
   for (const body of [{}, { session: serving.session }]) {
     const unload = await refusal(order('unload', { model: 'psi/served', ...body }, keys.eth), 404, 'not_found');
-    expect(unload.message).toMatch(/of provider eth .*runs 'psi\/served'/);
+    expect(unload.message).toMatch(/of provider eth .*runs psi\/served/);
   }
   await refusal(order('move', { model: 'psi/served' }, keys.eth), 404, 'not_found');
   const path = `/admin/nodes/${idle.session}/deployment`;

@@ -106,3 +106,31 @@ test('a model whose last node left long ago is not waited for, one that left lat
   const { body } = await handleRequest(requestOf({ whole: '{"model":"old"}' }), host);
   expect(JSON.parse(String(body)).error.message).not.toContain('left');
 });
+
+test('a request waits for a sleeping engine as for a free node, and is refused if the wake takes longer', async () => {
+  const asked: string[] = [];
+  const answerOf = async (waitMs: number, readyInMs: number | undefined, startWaitMs?: number) => {
+    const host = new FakeHost();
+    host.add(entry('a', { models: [{ id: 'm', state: 'asleep' }] }), 'gone');
+    const resolve = host.resolve.bind(host);
+    const cold = {
+      find: (model: string) => ({ model, state: 'asleep' as const, readyInMs, mayStart: true }),
+      ask: (model: string) => asked.push(model),
+    };
+    host.resolve = (...args) => ({ ...resolve(...args), waitMs, startWaitMs, cold });
+    const route = host.resolve(requestOf({ whole: '{"model":"m"}' }), 'key', {
+      ...{ model: 'm', streaming: false, edits: [], metadata: {}, unseen: false, release: () => {} },
+      body: { kind: 'kept', bytes: new Uint8Array(0) },
+    });
+    return filter(route, { clientRequestId: 'r', name: 'n', startedAt: 0 }, host);
+  };
+  expect(await answerOf(10_000, 3_000)).toBe(10_000);
+  expect(await answerOf(10_000, undefined)).toBe(10_000);
+  expect(await answerOf(10_000, 30_000, 60_000)).toBe(60_000);
+  expect(asked).toEqual([]); // it is woken when the request waits, which its limits may forbid
+  const refused = { code: 'model_starting', message: expect.stringContaining('its engine sleeps and is being woken') };
+  await expect(answerOf(10_000, 30_000)).rejects.toMatchObject(refused);
+  await expect(answerOf(0, 1_000)).rejects.toMatchObject(refused);
+  await expect(answerOf(10_000, 1_000, 0)).rejects.toMatchObject(refused);
+  expect(asked).toEqual(['m', 'm', 'm']);
+});

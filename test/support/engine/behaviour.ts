@@ -57,6 +57,10 @@ export const behaviourSchema = z.object({
   template: z.enum(['plain', 'trims', 'thinks']).optional(),
   /** The model that the answer claims to be from. */
   claims: z.string().max(64).optional(),
+  /** Duration of a management call, such as `/wake_up`. */
+  managementMs: z.number().min(0).max(3_600_000).optional(),
+  /** A faulty management call: confirmed without effect, never answered, or answered with 500. */
+  management: z.enum(['ignored', 'hangs', 'refused']).optional(),
   /** The number of tokens that a non-streaming chat answer claims. */
   claimsTokens: z.number().int().min(0).optional(),
   /** Line ends of the event stream: both are legal (WHATWG HTML §9.2.5). */

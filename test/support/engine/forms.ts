@@ -14,6 +14,9 @@ export interface FormOptions {
   checkpoint?: string | undefined;
   maxModelLen: number;
   models: readonly string[];
+  /** SGLang was started to sleep, and keeps weights in the machine's memory meanwhile. */
+  sleepMode: boolean;
+  cpuBackup: boolean;
 }
 
 /** One model in the answer of `/v1/models`. */
@@ -73,7 +76,8 @@ export const CACHE_CONFIG =
 
 type Answers = Readonly<Record<string, (options: FormOptions) => object>>;
 
-const sglangServer = ({ checkpoint, models }: FormOptions) => ({
+const sglangServer = ({ checkpoint, models, sleepMode, cpuBackup }: FormOptions) => ({
+  ...{ enable_memory_saver: sleepMode, enable_weights_cpu_backup: cpuBackup },
   ...{ model_path: checkpoint ?? models[0], tokenizer_mode: 'auto', load_format: 'auto', dtype: 'auto', dp_size: 1 },
   ...{ quantization: null, context_length: null, kv_cache_dtype: 'auto', served_model_name: models[0], tp_size: 1 },
   ...{ api_key: 'sk-of-the-engine', json_model_override_args: '{}', torchao_config: '', revision: null },

@@ -7,6 +7,7 @@ import { CACHE_CONFIG, type EngineForm, type FormOptions, formAnswer, listedMode
 import { Freeze } from './freeze.ts';
 import { Journal } from './journal.ts';
 import { KvTransfer, type Role } from './kv-transfer.ts';
+import { Management } from './management.ts';
 import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
 import { type EngineRequest, RequestLog } from './record.ts';
 import { countMessageTokens, messages, responses } from './responses.ts';
@@ -39,6 +40,10 @@ export interface EngineOptions {
   form?: EngineForm;
   /** Directory or file of the checkpoint that the form reports. */
   checkpoint?: string;
+  /** True: it can sleep; see `management.ts`. */
+  sleepMode?: boolean;
+  /** Like SGLang: weights stay in the machine's memory while it sleeps. */
+  cpuBackup?: boolean;
   /** File of the journal, see `journal.ts`. */
   journal?: string;
   /** One half of a disaggregated pair. */
@@ -73,6 +78,7 @@ export class MockEngine {
   readonly #slots: Slots;
   readonly #freeze = new Freeze();
   readonly #journal: Journal | undefined;
+  readonly management: Management;
   readonly transfer: KvTransfer | undefined;
   models: string[];
   #control: { behaviour: Behaviour; left: number } = { behaviour: {}, left: 0 };
@@ -80,6 +86,8 @@ export class MockEngine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.models = options.models ?? ['stand-in'];
+    const { sleepMode = false, cpuBackup = false, checkpoint = this.models[0] ?? '' } = options;
+    this.management = new Management({ sglang: options.form === 'sglang', sleepMode, cpuBackup, checkpoint });
     this.transfer = options.role && new KvTransfer(options.role);
     this.#slots = new Slots(options.slots ?? Number.POSITIVE_INFINITY);
     this.#journal = options.journal === undefined ? undefined : new Journal(options.journal);
@@ -150,7 +158,8 @@ export class MockEngine {
 
   #form(form: EngineForm): FormOptions {
     const { checkpoint, maxModelLen = 32_768 } = this.#options;
-    return { form, checkpoint, maxModelLen, models: this.#loaded };
+    const { sleepMode = false, cpuBackup = false } = this.#options;
+    return { form, checkpoint, maxModelLen, models: this.#loaded, sleepMode, cpuBackup };
   }
 
   #metrics(): string {
@@ -184,6 +193,9 @@ export class MockEngine {
     if (behaviour.refusesUsage === true && body?.stream_options !== undefined)
       return refuse(400, 'extra_forbidden', "('body', 'stream_options'): Extra inputs are not permitted");
     if (UPLOADS.has(path)) return this.#upload(start, request);
+    const { searchParams: query } = new URL(request.url, 'http://engine');
+    const managed = await this.management.answer({ method: request.method, path, query, body, behaviour });
+    if (managed !== undefined) return managed;
     const endpoint = ENDPOINTS[(this.#options.form === 'sglang' ? SGLANG[path] : undefined) ?? path];
     if (endpoint === undefined) return NO_PATH;
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
@@ -192,6 +204,8 @@ export class MockEngine {
       const unknown = this.#unknownModel(model);
       return path === '/v1/messages' ? anthropic(unknown) : unknown;
     }
+    const { trouble } = this.management;
+    if (trouble !== undefined) return refuse(503, 'ServiceUnavailableError', trouble);
     const ask = askOf(body, model, request, behaviour);
     const { promptRate } = this.#options;
     if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;

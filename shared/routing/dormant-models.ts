@@ -1,0 +1,44 @@
+/** Models that a running node knows and has not loaded. An order to the node loads them, faster than a new job. */
+import type { RegistryEntry, ServedModel } from '../lattice/node-record.ts';
+import type { ModelNodes } from './node-index.ts';
+import { type Requirement, satisfies } from './requirements.ts';
+import { isTrusted, type Trust } from './trusted-providers.ts';
+
+export interface DormantModel {
+  session: string;
+  provider: string;
+  state: Extract<ServedModel['state'], 'asleep'>;
+  /** Milliseconds that loading last took. Undefined: not measured yet. */
+  readyInMs: number | undefined;
+}
+
+/**
+ * The node that loads the model fastest. Only nodes of this institution with a tunnel to this gateway are considered,
+ * because only they obey its orders.
+ */
+export function dormantModel(
+  nodes: ModelNodes | undefined,
+  trust: Trust,
+  require: readonly Requirement[],
+  now: number,
+): DormantModel | undefined {
+  if (nodes === undefined) return undefined;
+  let best: DormantModel | undefined;
+  for (const entry of nodes.all) {
+    const model = entry.models.find(({ id }) => id === nodes.id);
+    if (model?.state !== 'asleep' || !canLoad(entry, trust) || !satisfies(entry, require, nodes.id, now)) continue;
+    const { session, provider } = entry;
+    const found: DormantModel = { session, provider, state: model.state, readyInMs: model.load_ms };
+    if (
+      best === undefined ||
+      (found.readyInMs ?? Number.POSITIVE_INFINITY) < (best.readyInMs ?? Number.POSITIVE_INFINITY)
+    )
+      best = found;
+  }
+  return best;
+}
+
+function canLoad(entry: RegistryEntry, trust: Trust): boolean {
+  const { state, connected, suspected, issuer } = entry;
+  return state === 'SERVING' && connected && !suspected && issuer === trust.own && isTrusted(trust, entry);
+}
