@@ -1,20 +1,20 @@
-"""A small version of the paper's fact verification: a model is loaded once per node and checks claims."""
+"""A small version of the paper's fact verification: a table in place of a model, which stays in memory between calls."""
 
 import re
 
 import opentela
 
 
-def load():
-    """A table in this example; in practice a model. It stays on the node between calls."""
-    return {"paris": "france", "rome": "italy", "bern": "switzerland"}
+def load(capitals="Paris: France, Rome: Italy, Bern: Switzerland"):
+    return dict(one.lower().split(": ") for one in capitals.split(", "))
 
 
 @opentela.function(load=load)
-def verify(capitals, claims):
-    found = (re.search(r"(\w+) is the capital of (\w+)", claim.lower()) for claim in claims)
-    return ["SUPPORTED" if one and capitals.get(one[1]) == one[2] else "REFUTED" for one in found]
+def verify(capitals, claim):
+    found = re.search(r"(\w+) is the capital of (\w+)", claim.lower())
+    return "SUPPORTED" if found and capitals.get(found[1]) == found[2] else "REFUTED"
 
 
 if __name__ == "__main__":
-    print(verify.map(["Paris is the capital of France.", "Rome is the capital of Spain."]))
+    with opentela.Client() as client:
+        print(list(client.map(verify, ["Paris is the capital of France.", "Rome is the capital of Spain."])))

@@ -9,6 +9,7 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snapshot.ts';
+import type { ArrivedPage } from './arrived-results.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
@@ -95,6 +96,11 @@ export class BatchObject extends GatewayObject {
 
   show(): BatchObjectJson | null {
     return this.#record.spec === undefined ? null : this.#shown();
+  }
+
+  /** Returns the batch with the results that followed the commit with this number. Null: there is no such batch. */
+  arrivedAfter(after: number): { shown: BatchObjectJson; page: ArrivedPage } | null {
+    return this.#isForgotten ? null : { shown: this.#shown(), page: this.#record.arrivedAfter(after) };
   }
 
   /** @returns the batch object, or the status that forbids canceling */
@@ -356,12 +362,7 @@ export class BatchObject extends GatewayObject {
     this.#closed = true;
     await this.#forwardUsage(spec);
     const { env } = this;
-    // If the store has lost the input file, the batch waits for the file until its window ends. Then it writes its
-    // results without the `custom_id` of their lines.
-    const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
-    const mayWait = to === 'completed' && !mayLackInput;
-    const written = { env, record: this.#record, spec, unexecuted, mayLackInput, mayWait, nowMs: this.#now };
-    const files = await writeFiles(written);
+    const files = await writeFiles({ env, record: this.#record, spec, to, unexecuted, nowMs: this.#now });
     this.#record.end(to, this.#now, files);
   }
 

@@ -71,6 +71,15 @@ const batchSchema = z.strictObject({
   x_otela: progressSchema.meta({ description: "Members of this gateway, in addition to OpenAI's members." }),
 });
 
+const resultSchema = z.strictObject({
+  id: z.string(),
+  custom_id: z.string().nullable(),
+  response: z
+    .strictObject({ status_code: z.int().min(200).max(599), request_id: z.string(), body: z.unknown() })
+    .nullable(),
+  error: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+});
+
 export const BATCH_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
@@ -104,6 +113,26 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     answer: pageSchemaOf(batchSchema),
   },
   { method: 'get', path: '/v1/batches/{id}', summary: 'Return one batch with its current state.', answer: batchSchema },
+  {
+    method: 'get',
+    path: '/v1/batches/{id}/results',
+    summary:
+      'Return results of a running batch that arrived after the position `after`, in the form of its output and error files, and the batch. An ended batch has its results in its files. Only for the owner. Not in OpenAI’s API.',
+    query: z.object({
+      after: z
+        .string()
+        .regex(/^\d{1,15}$/)
+        .optional()
+        .meta({ description: 'The `after` of the previous response. Absent: from the first result.' }),
+    }),
+    answer: z.strictObject({
+      object: z.literal('list'),
+      data: z.array(resultSchema),
+      has_more: z.boolean(),
+      after: z.string().meta({ description: 'Position for the next request.' }),
+      batch: batchSchema,
+    }),
+  },
   {
     method: 'post',
     path: '/v1/batches/{id}/cancel',

@@ -3,6 +3,7 @@ import { type BatchStatus, initialTimes, transition } from '../../shared/batch/b
 import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
+import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
 import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
 import {
@@ -91,6 +92,16 @@ export class BatchRecord {
 
   resultsOf(chunk: number, seq: number): LineResult[] {
     return this.#rows.resultsOf(chunk, seq);
+  }
+
+  /** Returns the results that followed the commit with this number. */
+  arrivedAfter(after: number): ArrivedPage {
+    const { ledger } = this;
+    return arrivedPage({
+      arrivals: (most) => this.#rows.arrivals(after, most),
+      resultsOf: (chunk, seq) => this.resultsOf(chunk, seq),
+      chunk: (id) => ledger.chunks[id],
+    });
   }
 
   create(spec: BatchSpec, nowMs: number): void {

@@ -13,8 +13,9 @@ import { fileCaller } from '../files/file-owner.ts';
 import { listEnvelope, pageOrder, readFilePage } from '../files/file-pages.ts';
 import { requireFileQuota } from '../files/file-quota.ts';
 import { batches, files } from '../files/file-tables.ts';
-import { storeOf } from '../files/store-access.ts';
+import { storeOf, withStoreErrors } from '../files/store-access.ts';
 import { readParsedBody } from '../http/parse-body.ts';
+import { arrivedLines } from './arrived-results.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 import { keyIfBelowLimit, requireOpenBelowLimit } from './open-batch-quota.ts';
 
@@ -92,6 +93,34 @@ batchRoutes.get('/', async (c) => {
     ),
   );
 });
+
+/**
+ * The results that arrived after the position `after`, while the batch runs. Only the owner reads them. An ended batch
+ * has its results in its files, and here none.
+ */
+batchRoutes.get('/:id/results', async (c) => {
+  const { account, owner } = await fileCaller(c);
+  const row = await rowOf(c.env, { account, owner }, c.req.param('id'));
+  if (row.owner !== owner) throw new ApiError('permission_denied', "Only a batch's owner can read its results.");
+  const after = positionOf(c.req.query('after'));
+  const arrived = await c.env.BATCH.getByName(row.id).arrivedAfter(after);
+  const { shown, page } = arrived ?? { shown: row.summary as BatchObjectJson, page: { commits: [], hasMore: false } };
+  const { commits, hasMore } = page;
+  const asked = { batch: row.id, input: shown.input_file_id, commits };
+  const lines = await withStoreErrors(async () => arrivedLines({ ...asked, store: storeOf(c.env) }));
+  const last = commits.at(-1)?.number ?? after;
+  // The lines are text, because parsing would lose digits of integers above 2^53.
+  const more = JSON.stringify({ has_more: hasMore, after: String(last), batch: shown }).slice(1);
+  return c.body(`{"object":"list","data":[${lines.join(',')}],${more}`, 200, { 'content-type': 'application/json' });
+});
+
+/** @throws ApiError 400 */
+function positionOf(text: string | undefined): number {
+  if (text === undefined) return 0;
+  if (!/^\d{1,15}$/.test(text))
+    throw new ApiError('invalid_request', "'after' must be the 'after' of an earlier response.", { param: 'after' });
+  return Number(text);
+}
 
 batchRoutes.get('/:id', async (c) => c.json(await shownOf(c, c.req.param('id'))));
 batchRoutes.post('/:id/cancel', (c) => changed(c, 'cancel', (batch) => batch.cancel()));

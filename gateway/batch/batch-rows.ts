@@ -13,11 +13,21 @@ import type { BatchFunction, BatchSpec, StoredBatchState } from './batch-spec.ts
  */
 const ROW_BYTES = 1_000_000;
 
+/** A commit: its number among the commits of all chunks, and its number within its chunk. */
+export interface Arrival extends Record<string, number> {
+  number: number;
+  chunk: number;
+  seq: number;
+}
+
 /**
+ * Table `arrival` has the commits of all chunks in their order, for readers of a running batch.
+ *
  * If the results of a commit are longer than ROW_BYTES, table `piece` has them in parts, and the column `results` is
  * ''.
  */
 const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS arrival (number INTEGER PRIMARY KEY, chunk INTEGER NOT NULL, seq INTEGER NOT NULL);
   CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
   CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS piece (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL,
@@ -90,6 +100,7 @@ export class BatchRows {
     const bytes = new TextEncoder().encode(text);
     const fits = bytes.length <= ROW_BYTES;
     const { seq } = this.#storage.sql.exec<{ seq: number }>(query, chunk, fits ? text : '').one();
+    this.#storage.sql.exec('INSERT INTO arrival (chunk, seq) VALUES (?, ?)', chunk, seq);
     for (let at = 0; !fits && at < bytes.length; at += ROW_BYTES)
       this.#storage.sql.exec(
         'INSERT INTO piece (chunk, seq, number, bytes) VALUES (?, ?, ?, ?)',
@@ -106,6 +117,12 @@ export class BatchRows {
     const query = 'SELECT results FROM result WHERE chunk = ? AND seq = ?';
     const [row] = this.#storage.sql.exec<{ results: string }>(query, chunk, seq).toArray();
     return row === undefined ? [] : this.#parsed(chunk, seq, row.results);
+  }
+
+  /** Returns at most `most` commits that followed the commit with this number. */
+  arrivals(after: number, most: number): Arrival[] {
+    const query = 'SELECT number, chunk, seq FROM arrival WHERE number > ? ORDER BY number LIMIT ?';
+    return this.#storage.sql.exec<Arrival>(query, after, most).toArray();
   }
 
   /** Returns all results of a chunk by line. */
@@ -135,6 +152,7 @@ export class BatchRows {
   forgetResults(): void {
     this.#storage.sql.exec('DELETE FROM result');
     this.#storage.sql.exec('DELETE FROM piece');
+    this.#storage.sql.exec('DELETE FROM arrival');
     this.#storage.sql.exec('DELETE FROM chunk');
   }
 }

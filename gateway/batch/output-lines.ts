@@ -59,7 +59,7 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
     const lines: Uint8Array[] = [];
     for (const [line, customId] of ids.entries()) {
       const number = chunk.first + line;
-      const id = `batch_req_${options.batch.slice('batch_'.length)}${number.toString(16).padStart(6, '0')}`;
+      const id = lineId(options.batch, number);
       const result = hasBit(chunk.done, line) ? results.get(line) : undefined;
       const success = result !== undefined && result.error === undefined && isSuccess(result);
       if (success !== successes && (successes || !leftOut.has(number))) continue;
@@ -74,7 +74,13 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
   }
 }
 
-function written(
+/** Returns the id of a line in the result files. @param number index of the line in the input, from 0 */
+export function lineId(batch: string, number: number): string {
+  return `batch_req_${batch.slice('batch_'.length)}${number.toString(16).padStart(6, '0')}`;
+}
+
+/** The line of a result, with its line end. */
+export function written(
   id: string,
   customId: string | null,
   result: LineResult | undefined,
@@ -124,7 +130,10 @@ async function customIds(options: OutputOptions, run: readonly ChunkState[]): Pr
 }
 
 /** @throws FileStoreError */
-async function readCustomIds({ store, input }: OutputOptions, run: readonly ChunkState[]): Promise<string[]> {
+export async function readCustomIds(
+  { store, input }: Pick<OutputOptions, 'store' | 'input'>,
+  run: readonly Pick<ChunkState, 'offset' | 'bytes'>[],
+): Promise<string[]> {
   const [first, last] = [run[0], run.at(-1)];
   if (first === undefined || last === undefined) return [];
   const length = last.offset + last.bytes - first.offset;

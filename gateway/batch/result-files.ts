@@ -33,16 +33,17 @@ interface FinishOptions {
   spec: BatchSpec;
   /** Error code of lines without a result. */
   unexecuted: LineErrorCode;
-  /**
-   * True: if the input cannot be read any more, lines are written without their `custom_id`. False: writing then fails.
-   */
-  mayLackInput: boolean;
-  /**
-   * True: if the results do not fit into the owner's quota, the batch waits. False: results that do not fit are left
-   * out.
-   */
-  mayWait: boolean;
+  /** The status that the batch gets. */
+  to: 'completed' | 'expired' | 'cancelled';
   nowMs: number;
+}
+
+/**
+ * True: if the input cannot be read any more, lines are written without their `custom_id`. False: writing then fails,
+ * and the batch waits for the file until its window ends.
+ */
+function mayLackInput({ record, nowMs }: FinishOptions): boolean {
+  return nowMs >= record.state.times.expires_at * 1_000;
 }
 
 /**
@@ -70,7 +71,8 @@ async function writeBoth(options: FinishOptions, most: number): Promise<WrittenF
 }
 
 /** Returns how many bytes the results may occupy, and about how many they need. @throws FileQuotaError, ApiError 503 */
-async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Promise<{ most: number; wanted: number }> {
+async function roomOf(options: FinishOptions): Promise<{ most: number; wanted: number }> {
+  const { env, record, spec, to, nowMs } = options;
   const { counts, resultBytes = 0 } = record.state;
   const wanted = Math.min(record.maxBytes, resultBytes + counts.total * NAME_BYTES);
   // A batch without any response needs no quota. The database is not read then, so that such a batch can be canceled
@@ -79,7 +81,10 @@ async function roomOf({ env, record, spec, mayWait, nowMs }: FinishOptions): Pro
   const { files: limits } = await readGatewaySettings(env, nowMs);
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
   const room = Math.max(0, limits.bytes - used - fileBytesInFlight.of(spec.owner, nowMs));
-  if (room >= wanted || !mayWait) return { most: Math.min(record.maxBytes, room), wanted };
+  // A completed batch waits until the results fit into the owner's quota, at most until its window ends. Afterwards, and
+  // in a canceled batch, results that do not fit are left out.
+  if (room >= wanted || to !== 'completed' || mayLackInput(options))
+    return { most: Math.min(record.maxBytes, room), wanted };
   throw new FileQuotaError(`The results need ${wanted} bytes, more than your quota has left: delete some files.`);
 }
 
@@ -103,11 +108,12 @@ function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {
 }
 
 async function write(
-  { env, record, spec, unexecuted, mayLackInput, nowMs }: FinishOptions,
+  options: FinishOptions,
   maxBytes: number,
   successes: boolean,
   leftOut: Set<number>,
 ): Promise<{ id: string; bytes: number }> {
+  const { env, record, spec, unexecuted, nowMs } = options;
   const store = storeOf(env);
   const id = resultFileId(spec.id, successes ? 'output' : 'error');
   const lines = outputLines({
@@ -118,7 +124,7 @@ async function write(
     results: (chunk) => record.results(chunk),
     successes,
     unexecuted,
-    mayLackInput,
+    mayLackInput: mayLackInput(options),
     leftOut,
     maxBytes,
     ...(record.state.givenUp === undefined ? {} : { why: record.state.givenUp.why }),

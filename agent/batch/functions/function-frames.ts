@@ -12,13 +12,20 @@ const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
 const frameSchema = z.union([
   z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),
-  z.object({ id: z.int(), outputs: z.array(z.unknown()) }),
+  /** `failed`: messages of lines that raised an exception, by their index. Their outputs are null. */
+  z.object({
+    id: z.int(),
+    outputs: z.array(z.unknown()),
+    failed: z.record(z.string().max(8), z.string()).default({}),
+  }),
   z.object({ id: z.int(), error: z.string() }),
 ]);
 type Parsed = z.output<typeof frameSchema>;
 type Outputs = Extract<Parsed, { outputs: unknown[] }>;
 /** `outputs`: JSON texts with the digits that the function wrote. */
-export type FunctionFrame = Exclude<Parsed, Outputs> | { id: number; outputs: string[] };
+export type FunctionFrame =
+  | Exclude<Parsed, Outputs>
+  | { id: number; outputs: string[]; failed: Readonly<Record<string, string>> };
 
 /** Splits the output into frames. */
 export class FunctionFrameReader {
@@ -58,7 +65,7 @@ export class FunctionFrameReader {
     this.#bytes = 0;
     const { data } = frameSchema.safeParse(tryParseJson(line.toString('utf8')));
     if (data === undefined) this.#invalid('a response that is not a frame');
-    else this.#onFrame('outputs' in data ? { id: data.id, outputs: outputsOf(line) } : data);
+    else this.#onFrame('outputs' in data ? { ...data, outputs: outputsOf(line) } : data);
   }
 
   #invalid(why: string): void {

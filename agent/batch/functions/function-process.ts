@@ -67,7 +67,8 @@ interface ProcessOptions {
 }
 
 type CallAnswer =
-  | { kind: 'outputs'; outputs: string[] }
+  /** `failed`: why lines of a call with other good lines raised an exception, by their index in the call. */
+  | { kind: 'outputs'; outputs: string[]; failed: ReadonlyMap<number, string> }
   /** The function raised an exception, or returned too many or too few outputs. The process can run further calls. */
   | { kind: 'raised'; error: string }
   /** The process ended, sent an invalid frame, or was ended because of its time or memory. */
@@ -158,7 +159,8 @@ export class FunctionProcess {
     if ('loaded' in frame || frame.id !== id)
       return { kind: 'broken', why: this.#break('it sent a response to a different call') };
     if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
-    if (frame.outputs.length === lines.length) return { kind: 'outputs', outputs: frame.outputs };
+    if (frame.outputs.length === lines.length)
+      return { kind: 'outputs', outputs: frame.outputs, failed: failuresOf(frame.failed) };
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
   }
 
@@ -220,4 +222,8 @@ export class FunctionProcess {
         `it used ${Math.ceil(used / 2 ** 20)} MiB of memory; the limit is ${Math.floor(memoryBytes / 2 ** 20)} MiB`,
       );
   }
+}
+
+function failuresOf(failed: Readonly<Record<string, string>>): Map<number, string> {
+  return new Map(Object.entries(failed).map(([index, why]) => [Number(index), why.slice(0, WHY_MAX)]));
 }

@@ -12,25 +12,30 @@ import { type BatchGatewayClient, isWorthALogLine } from '../batch-gateway-clien
 import { BatchGateways } from '../batch-gateways.ts';
 import { LeaseRun, type PendingLine } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
+import { BATCH_MAX, type FunctionOptions, readFunctionOptions } from './function-options.ts';
 import type { FunctionProcess } from './function-process.ts';
 import { type FunctionCode, LoadError, type LoadedFunctions } from './loaded-functions.ts';
 
 /** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
 const CALL_TARGET_MS = 1_000;
-/** Maximum number of lines in one call. A lease has at most this many lines. */
-const MOST = 100;
 
-/** Number of lines in one call of `infer`. */
+/** Number of lines in one call of a function. */
 class CallSize {
-  #size = 1;
+  readonly #isFixed: boolean;
+  #size: number;
+
+  constructor(declared: FunctionOptions['batch_size'] = 'auto') {
+    this.#isFixed = declared !== 'auto';
+    this.#size = declared === 'auto' ? 1 : declared;
+  }
 
   get size(): number {
     return this.#size;
   }
 
   took(lines: number, ms: number): void {
-    if (lines < this.#size) return;
-    if (ms < CALL_TARGET_MS / 2) this.#size = Math.min(MOST, this.#size * 2);
+    if (this.#isFixed || lines < this.#size) return;
+    if (ms < CALL_TARGET_MS / 2) this.#size = Math.min(BATCH_MAX, this.#size * 2);
     else if (ms > CALL_TARGET_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
   }
 }
@@ -176,9 +181,9 @@ export class FunctionRunner {
         await work.settled();
         return host.setBroken(code.context);
       }
-      const size = alone > 0 ? 1 : this.#size(code.context).size;
+      const size = alone > 0 ? 1 : this.#size(code).size;
       const call = queue.splice(0, size);
-      const outcome = await this.#call(process, lease, work, call);
+      const outcome = await this.#call(process, { lease, work, code }, call);
       host.release(code.context);
       // A single line may have made the whole call fail, so run each of these lines in its own call.
       if (outcome !== 'done' && call.length > 1) {
@@ -195,8 +200,7 @@ export class FunctionRunner {
 
   async #call(
     process: FunctionProcess,
-    lease: Work,
-    work: LeaseRun,
+    { lease, work, code }: { lease: Work; work: LeaseRun; code: FunctionCode },
     call: readonly PendingLine[],
   ): Promise<'done' | 'raised' | 'broken'> {
     const { context, model } = lease.function;
@@ -208,8 +212,11 @@ export class FunctionRunner {
     });
     if (answer.kind === 'outputs') {
       this.#options.host.setWell(context);
-      this.#size(context).took(call.length, performance.now() - began);
-      for (const [i, { line }] of call.entries()) work.add(answered(line, model, answer.outputs[i]));
+      this.#size(code).took(call.length, performance.now() - began);
+      for (const [i, { line }] of call.entries()) {
+        const why = answer.failed.get(i);
+        work.add(why === undefined ? answered(line, model, answer.outputs[i]) : raised(line, why));
+      }
       return 'done';
     }
     const [only, ...others] = call;
@@ -240,21 +247,30 @@ export class FunctionRunner {
     const bytes = await gateway.functionCode(lease, signal);
     if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
       throw new Error('the gateway sent a different function from the one it announced');
-    const code = { context, code: Buffer.from(bytes).toString('utf8'), ...(name === undefined ? {} : { name }) };
+    const text = Buffer.from(bytes).toString('utf8');
+    const code = { context, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
     host.store(code);
     return code;
   }
 
   /** The adaptive call size of one function. At most one entry for each stored function. */
-  #size(context: string): CallSize {
+  #size({ context, options }: FunctionCode): CallSize {
     let size = this.#sizes.get(context);
     if (size === undefined) {
       for (const known of this.#sizes.keys())
         if (this.#options.host.stored(known) === undefined) this.#sizes.delete(known);
-      size = new CallSize();
+      size = new CallSize(options instanceof Error ? undefined : options?.batch_size);
       this.#sizes.set(context, size);
     }
     return size;
+  }
+}
+
+function optionsOf(code: string): FunctionOptions | Error {
+  try {
+    return readFunctionOptions(code);
+  } catch (error) {
+    return error instanceof Error ? error : new Error(errorText(error));
   }
 }
 

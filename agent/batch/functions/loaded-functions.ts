@@ -6,12 +6,15 @@
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { removeStaleDirectories } from './function-directory.ts';
+import type { FunctionOptions } from './function-options.ts';
 import { type FunctionLimits, FunctionProcess } from './function-process.ts';
 
 export interface FunctionCode {
   context: string;
   name?: string;
   code: string;
+  /** Parsed from the code; or why it cannot be parsed. Absent: the defaults. */
+  options?: FunctionOptions | Error;
 }
 
 interface HostOptions {
@@ -146,8 +149,9 @@ export class LoadedFunctions {
   }
 
   async #start(code: FunctionCode): Promise<FunctionProcess> {
-    const { limits, env, temporary, log, now } = this.#options;
+    const { env, temporary, log, now } = this.#options;
     const { context, name } = code;
+    const limits = this.#limitsOf(code);
     const process = new FunctionProcess({ limits, env, temporary, code: code.code, name, log });
     const loaded: Loaded = { process, state: 'loading', users: 1, usedMs: now() };
     this.#loaded.set(context, loaded);
@@ -163,6 +167,24 @@ export class LoadedFunctions {
     log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s`);
     this.#reportFreed();
     return process;
+  }
+
+  /** The function's limits, within those of the node. @throws LoadError */
+  #limitsOf({ options }: FunctionCode): FunctionLimits {
+    const { limits } = this.#options;
+    if (options instanceof Error) throw new LoadError(options.message);
+    const { memory_bytes: memoryBytes = limits.memoryBytes, timeout_s: seconds } = options ?? {};
+    if (memoryBytes > limits.memoryBytes)
+      throw new LoadError(
+        `the function declares ${mib(memoryBytes)} MiB of memory, and this node allows ${mib(limits.memoryBytes)} MiB (--functions-memory)`,
+      );
+    const timeoutMs = seconds === undefined ? Number.POSITIVE_INFINITY : seconds * 1_000;
+    return {
+      python: limits.python,
+      memoryBytes,
+      loadMs: Math.min(limits.loadMs, timeoutMs),
+      callMs: Math.min(limits.callMs, timeoutMs),
+    };
   }
 
   #leastUsed(): readonly [string, Loaded] | undefined {
@@ -186,4 +208,8 @@ export class LoadedFunctions {
       if (one.users === 0 && (one.process.broken !== undefined || now() - one.usedMs >= idleMs))
         inBackground('functions', this.#stop(context, one), log);
   }
+}
+
+function mib(bytes: number): number {
+  return Math.floor(bytes / 2 ** 20);
 }

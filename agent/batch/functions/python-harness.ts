@@ -1,11 +1,13 @@
 /**
  * The Python program that runs in a function's process. Calls arrive on descriptor 3 and answers are sent on descriptor
  * 4, one JSON object a line. The function's own output goes to descriptors 1 and 2, and the agent keeps the end of it.
- * The `opentela` module that this program defines replaces the client's module. So a file that was written for
- * `@opentela.function` loads without the client, and starts nothing.
+ *
+ * A function's file is a bundle of the Python client, or Python source. A bundle contains the client's library, which
+ * opens the bundle and runs its calls. For source this program defines a module `opentela`, so that a file that was
+ * written for `@opentela.function` loads without the client, and starts nothing.
  */
 export const HARNESS = String.raw`
-import importlib.util, json, os, sys, traceback, types
+import base64, functools, importlib.util, json, os, sys, traceback, types
 
 ERROR_CHARS = 900
 
@@ -16,25 +18,38 @@ def said(error):
     where = f" (line {own[-1].lineno}, in {own[-1].name})" if own else ""
     return (text[-ERROR_CHARS:] + where)[-ERROR_CHARS:]
 
+class Elsewhere:
+    """Stands for the client's other names, which start runs."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name}() starts a run: call it below if __name__ == '__main__'")
+
 def stand_in():
     made = {}
     module = types.ModuleType("opentela")
 
-    def nowhere(*_, **__):
-        raise RuntimeError("map() starts a batch: call it below if __name__ == '__main__'")
-
-    def function(load=None, **_):
+    def function(infer=None, /, load=None, context=None, batch_size=None, **_):
         def mark(infer):
-            made[infer.__name__] = (load, infer)
-            infer.map = nowhere
+            def all_of(state, lines):
+                first = () if load is None else (state,)
+                if batch_size is not None:
+                    return infer(*first, lines)
+                return [infer(*first, line) for line in lines]
+
+            made[infer.__name__] = (load and functools.partial(load, **(context or {})), all_of)
+            infer.map = lambda *_, **__: Elsewhere().map
             return infer
 
-        return mark
+        return mark if infer is None else mark(infer)
 
     # Other parts of the package, as opentela.seal, are the installed ones.
     installed = importlib.util.find_spec("opentela")
     module.__path__ = list(installed.submodule_search_locations or []) if installed else []
     module.function = function
+    module.Client = module.Executor = Elsewhere
     sys.modules["opentela"] = module
     return made
 
@@ -51,6 +66,41 @@ def chosen(module, made, name):
         return next(iter(made.values()))
     raise AttributeError("the file has no infer(state, lines), and not exactly one @opentela.function: name one, as in function:FILE:NAME")
 
+class Source:
+    """A file of Python source."""
+
+    def __init__(self, path, name):
+        made = stand_in()
+        spec = importlib.util.spec_from_file_location("function", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["function"] = module
+        spec.loader.exec_module(module)
+        load, self.infer = chosen(module, made, name)
+        self.state = load() if load else None
+
+    def call(self, lines):
+        outputs = list(self.infer(self.state, lines))
+        if len(outputs) != len(lines):
+            raise ValueError(f"the function got {len(lines)} lines and returned {len(outputs)} results")
+        return outputs, {}
+
+def opened(path, name):
+    with open(path, "rb") as file:
+        text = file.read()
+    try:
+        bundle = json.loads(text)
+    except ValueError:
+        return Source(path, name)
+    if not isinstance(bundle, dict) or bundle.get("opentela_function") != 1:
+        return Source(path, name)
+    library = os.path.join(os.getcwd(), "library.zip")
+    with open(library, "wb") as file:
+        file.write(base64.b64decode(bundle["library"]))
+    sys.path.insert(0, library)
+    from opentela._worker import open_bundle
+
+    return open_bundle(bundle, os.getcwd())
+
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     asks, answers = os.fdopen(3, "rb"), os.fdopen(4, "wb")
@@ -60,13 +110,7 @@ def main():
         answers.flush()
 
     try:
-        made = stand_in()
-        spec = importlib.util.spec_from_file_location("function", os.path.join(os.getcwd(), "function.py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["function"] = module
-        spec.loader.exec_module(module)
-        load, infer = chosen(module, made, name)
-        state = load() if load else None
+        function = opened(os.path.join(os.getcwd(), "function.py"), name)
     except Exception as error:
         traceback.print_exc()
         answer({"v": 1, "loaded": False, "error": said(error)})
@@ -74,12 +118,9 @@ def main():
     answer({"v": 1, "loaded": True})
     for raw in asks:
         ask = json.loads(raw)
-        lines = ask["lines"]
         try:
-            outputs = list(infer(state, lines))
-            if len(outputs) != len(lines):
-                raise ValueError(f"the function got {len(lines)} lines and returned {len(outputs)} results")
-            answer({"id": ask["id"], "outputs": outputs})
+            outputs, failed = function.call(ask["lines"])
+            answer({"id": ask["id"], "outputs": outputs, **({"failed": failed} if failed else {})})
         except Exception as error:
             traceback.print_exc()
             answer({"id": ask["id"], "error": said(error)})

@@ -43,6 +43,7 @@ describe('a function’s process', () => {
     expect(answer).toEqual({
       kind: 'outputs',
       outputs: ['[9223372036854775806, "[]"]', '[18446744073709551616, "[]"]'],
+      failed: new Map(),
     });
   });
 
@@ -70,6 +71,11 @@ describe('a function’s process', () => {
       '0 of 1 lines',
     ],
     ['answers another call', 'os.write(4, b\'{"id": 7, "outputs": [1]}\\n\'); time.sleep(60)', 'a different call'],
+    [
+      'fails lines that the call does not have',
+      'os.write(4, b\'{"id": 1, "outputs": [1], "failed": {"x": 1}}\\n\'); time.sleep(60)',
+      'not a frame',
+    ],
     [
       'answers what is nested too deeply',
       'os.write(4, b\'{"id": 1, "outputs": [\' + b"[" * 9000 + b"]" * 9000 + b"]}\\n"); time.sleep(60)',
@@ -124,13 +130,18 @@ import opentela
 def weights():
     return 40
 @opentela.function(load=weights)
-def add(state, lines):
-    return [state + line for line in lines]
+def add(state, line):
+    return state + line
+@opentela.function(batch_size=8)
+def lengths(lines):
+    return [len(lines) for _ in lines]
+client = opentela.Client()
 `;
-    for (const name of [undefined, 'add']) {
-      const { made } = await started(code, {}, name);
-      expect(await made.call(['2'])).toEqual({ kind: 'outputs', outputs: ['42'] });
-    }
+    const { made: adds } = await started(code, {}, 'add');
+    expect(await adds.call(['2', '3'])).toMatchObject({ kind: 'outputs', outputs: ['42', '43'] });
+    const { made: counts } = await started(code, {}, 'lengths');
+    expect(await counts.call(['2', '3'])).toMatchObject({ kind: 'outputs', outputs: ['2', '2'] });
+    expect((await started(code)).loaded).toContain('not exactly one @opentela.function');
   });
 
   it('takes the other parts of the package from where it is installed', async () => {
@@ -141,9 +152,9 @@ def add(state, lines):
     const python = join(installed, 'python');
     writeFileSync(python, `#!/bin/sh\nPYTHONPATH='${installed}' exec python3 "$@"\n`, { mode: 0o755 });
     const code =
-      'import opentela\nfrom opentela.extra import answer\n@opentela.function()\ndef f(_, lines):\n    return [answer] * len(lines)\n';
+      'import opentela\nfrom opentela.extra import answer\n@opentela.function()\ndef f(line):\n    return answer\n';
     const { made } = await started(code, { python });
-    expect(await made.call(['1'])).toEqual({ kind: 'outputs', outputs: ['42'] });
+    expect(await made.call(['1'])).toMatchObject({ kind: 'outputs', outputs: ['42'] });
     const { loaded } = await started(code);
     expect(loaded).toContain("No module named 'opentela.extra'");
   });

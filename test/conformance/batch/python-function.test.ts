@@ -1,28 +1,183 @@
 /** The Python client: the ten lines of its example, run by a real agent. */
 import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
 import { startAgent } from '../../support/agent.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
-import { atEnd, endAll } from '../../support/processes.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
 
 afterEach(endAll);
 
-it('the client’s example runs on the nodes, and its module is not needed there', async () => {
+const resultsSchema = z.object({
+  data: z.array(z.object({ custom_id: z.string(), response: z.unknown() })),
+  has_more: z.boolean(),
+  after: z.string(),
+  batch: z.object({ id: z.string(), status: z.string() }),
+});
+
+interface Place {
+  gateway: Gateway;
+  env: NodeJS.ProcessEnv;
+  directory: string;
+}
+
+/** A gateway with a node that runs functions. */
+async function place(): Promise<Place> {
   const gateway = await Gateway.start();
   const project = await gateway.createProject('claims');
   const key = await gateway.createKey('claims', { project_id: project });
   const token = await gateway.createJoinToken();
   await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project] });
+  const env = {
+    PATH: process.env.PATH ?? '',
+    PYTHONPATH: join(ROOT, 'clients/python'),
+    PYTHONDONTWRITEBYTECODE: '1',
+    OTELA_GATEWAY: gateway.url,
+    OTELA_API_KEY: key,
+  };
+  return { gateway, env, directory: await temporaryDirectory('script') };
+}
+
+/** Runs a script, which is saved in the place's directory, to its end. */
+async function script({ env, directory }: Place, text: string, name = 'script.py'): Promise<string> {
+  const path = join(directory, name);
+  writeFileSync(path, text);
+  const { stdout } = await promisify(execFile)('python3', [path, directory], { env, timeout: patience(120_000) });
+  return stdout.trim();
+}
+
+it('the client’s example runs on the nodes, and its module is not needed there', async () => {
+  const { env } = await place();
   const { stdout } = await promisify(execFile)('python3', [join(ROOT, 'clients/python/example.py')], {
-    env: { PATH: process.env.PATH ?? '', OTELA_GATEWAY: gateway.url, OTELA_API_KEY: key },
+    env,
     timeout: patience(120_000),
   });
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
+});
+
+/** Calls write one file each, so that a test sees how often an input ran. Input 5 waits for a file `gate`. */
+const COUNTED = `
+import os, sys, time, uuid, opentela
+@opentela.function
+def f(folder, x):
+    open(os.path.join(folder, f"ran-{x}-{uuid.uuid4().hex}"), "w").close()
+    while x == 5 and not os.path.exists(os.path.join(folder, "gate")):
+        time.sleep(0.05)
+    if x == 7 and not os.path.exists(os.path.join(folder, "repaired")):
+        raise ValueError("seven")
+    return {x}
+`;
+
+it('results come while the run continues; a killed script’s run continues, and the same script computes only what is missing', async () => {
+  const at = await place();
+  const main = `${COUNTED}
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    client = opentela.Client()
+    run = client.map(f, [folder] * 8, range(8), return_exceptions=True)
+    print(next(run), flush=True)
+    if not os.path.exists(os.path.join(folder, "gate")):
+        open(os.path.join(folder, "run"), "w").write(run.id)
+        os.kill(os.getpid(), 9)
+    print([type(one).__name__ for one in run], run.counts)
+`;
+  await expect(script(at, main)).rejects.toMatchObject({ signal: 'SIGKILL', stdout: '{0}\n' });
+  writeFileSync(join(at.directory, 'gate'), '');
+  expect(await script(at, main)).toBe(
+    "{0}\n['set', 'set', 'set', 'set', 'set', 'set', 'FunctionError'] {'total': 8, 'completed': 7, 'failed': 1}",
+  );
+  writeFileSync(join(at.directory, 'repaired'), '');
+  expect(await script(at, main)).toContain("'completed': 8, 'failed': 0");
+  const ran = readdirSync(at.directory).flatMap((name) => /^ran-(\d)-/.exec(name)?.[1] ?? []);
+  // Only the input that failed ran twice, or three times if the second script still found the first batch open.
+  expect(ran.filter((one) => one !== '7').sort()).toEqual(['0', '1', '2', '3', '4', '5', '6']);
+
+  const run = readFileSync(join(at.directory, 'run'), 'utf8');
+  const attached = `import sys; sys.path.insert(0, ${JSON.stringify(at.directory)})
+import opentela
+with opentela.Client() as client:
+    run = client.attach(${JSON.stringify(run)})
+    print([future.exception() and future.exception().code for future in run.futures])
+    print(run.retry(), [one for one in run], run.counts["failed"])
+    try:
+        client.attach("run-none")
+    except opentela.OtelaError as error:
+        print(error)
+`;
+  const lines = (await script(at, attached, 'attached.py')).split('\n');
+  expect(lines[0]).toBe("[None, None, None, None, None, None, None, 'function_failed']");
+  expect(lines[1]).toBe('1 [{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}] 0');
+  expect(lines[2]).toContain('there is no run');
+});
+
+it('functions of all kinds run on a node as they run here: with keywords, in lists, async, from a closure', async () => {
+  const at = await place();
+  const main = `
+import dataclasses, opentela
+@dataclasses.dataclass
+class Claim:
+    text: str
+def load(n=1):
+    return n
+@opentela.function(load=load, context={"n": 3})
+def times(n, x, *, plus=0):
+    return n * x + plus
+@opentela.function(batch_size=2)
+def lists(claims):
+    return [Claim(claim.text * len(claims)) for claim in claims]
+@opentela.function
+async def waits(x):
+    return (x, x)
+if __name__ == "__main__":
+    with opentela.Client() as client:
+        base = 40
+        futures = [client.submit(times, 2, plus=1), client.submit(lambda x: x + base, 2), client.submit(pow, 2, 5)]
+        print([one.result() for one in futures])
+        print(list(client.map(lists, [Claim("a"), Claim("b"), Claim("c")])))
+        print(list(client.map(waits, [1, 2])))
+`;
+  const expected = "[7, 42, 32]\n[Claim(text='aa'), Claim(text='bb'), Claim(text='c')]\n[(1, 1), (2, 2)]";
+  expect(await script(at, main)).toBe(expected);
+  expect(await script({ ...at, env: { ...at.env, OTELA_GATEWAY: 'local' } }, main)).toBe(expected);
+});
+
+it('results of a running batch are for its owner, from a position on', async () => {
+  const at = await place();
+  const main = `${COUNTED}
+if __name__ == "__main__":
+    client = opentela.Client()
+    run = client.map(f, [sys.argv[1]] * 6, range(6))
+    next(run)
+    batch = next(client.gateway.batches(1))["id"]
+    print(batch, client._sender.sent[0].after)
+`;
+  const [batch = '', after = ''] = (await script(at, main)).split(' ');
+  const read = (key: string, query: string) =>
+    fetch(`${at.gateway.url}/v1/batches/${batch}/results${query}`, { headers: { authorization: `Bearer ${key}` } });
+  const owner = at.env.OTELA_API_KEY ?? '';
+  const page = async (query: string) => resultsSchema.parse(await (await read(owner, query)).json());
+  const first = await page('');
+  expect(first.data.length).toBeGreaterThan(0);
+  expect(first.data.length).toBeLessThan(6);
+  expect(first).toMatchObject({ has_more: false, batch: { id: batch, status: 'in_progress' } });
+  expect((await page(`?after=${first.after}`)).data).toEqual([]);
+  expect(Number(after)).toBeGreaterThan(0);
+  const stranger = await at.gateway.createKey('stranger', { project_id: await at.gateway.createProject('other') });
+  expect((await read(stranger, '')).status).toBe(404);
+  expect((await read(owner, '?after=-1')).status).toBe(400);
+  expect((await read(owner, '?after=1e9')).status).toBe(400);
+  writeFileSync(join(at.directory, 'gate'), '');
+  await eventually('the batch has ended', 30_000, async () => {
+    const ended = await page('');
+    return ended.batch.status === 'completed' ? ended : undefined;
+  });
+  expect((await page('')).data).toEqual([]);
 });
 
 /** Starts a server for this test and returns its address. */
@@ -41,7 +196,7 @@ it('the client takes its key to no other address, whatever an answer points to',
     response.end('{}');
   });
   const gateway = await serve((_, response) => void response.writeHead(302, { location: elsewhere }).end());
-  const ask = 'import opentela; opentela.Client().request("GET", "/files")';
+  const ask = 'import opentela; opentela.Client().gateway.request("GET", "/files")';
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: gateway, OTELA_API_KEY: 'sk-secret' };
   const asked = promisify(execFile)('python3', ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
@@ -53,6 +208,8 @@ it('the client takes its key to no other address, whatever an answer points to',
 
 interface StandIn {
   url: string;
+  /** The `custom_id`s of the batch's lines. */
+  ids: string[];
   /** File names. */
   uploaded: string[];
   created: number;
@@ -64,7 +221,7 @@ interface StandIn {
  * itself.
  */
 async function standIn(breaks: (path: string, response: ServerResponse) => boolean): Promise<StandIn> {
-  const state: StandIn = { url: '', uploaded: [], created: 0, cancelled: 0 };
+  const state: StandIn = { url: '', ids: [], uploaded: [], created: 0, cancelled: 0 };
   let metadata: unknown;
   const batch = (status: string) => ({
     id: 'batch_1',
@@ -73,6 +230,7 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
     output_file_id: 'file-out',
     error_file_id: null,
   });
+  const line = () => JSON.stringify({ custom_id: state.ids[0], response: { body: { output: 42 } } });
   state.url = await serve((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => void chunks.push(chunk));
@@ -83,26 +241,32 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
         metadata = (JSON.parse(Buffer.concat(chunks).toString()) as { metadata: unknown }).metadata;
       }
       if (path.endsWith('/cancel')) state.cancelled++;
-      if (path === 'POST /v1/files')
-        state.uploaded.push(/filename="([^"]*)"/.exec(Buffer.concat(chunks).toString())?.[1] ?? '');
+      if (path === 'POST /v1/files') {
+        const text = Buffer.concat(chunks).toString();
+        state.uploaded.push(/filename="([^"]*)"/.exec(text)?.[1] ?? '');
+        state.ids.push(...[...text.matchAll(/^\{"custom_id":"([^"]*)"/gm)].map(([, id = '']) => id));
+      }
       if (breaks(path, response)) return;
-      if (path === 'GET /v1/files?limit=100') {
+      if (path.startsWith('GET /v1/files?limit=')) {
         const data = state.uploaded.map((filename) => ({ id: 'file-in', filename }));
         return response.end(JSON.stringify({ data }));
       }
       if (path.startsWith('POST /v1/files')) return response.end(JSON.stringify({ id: 'file-in' }));
-      if (path === 'GET /v1/batches?limit=100') return response.end(JSON.stringify({ data: [batch('in_progress')] }));
+      if (path === 'GET /v1/batches?limit=100')
+        return response.end(JSON.stringify({ data: state.created > 0 ? [batch('in_progress')] : [] }));
       if (path === 'POST /v1/batches') return response.end(JSON.stringify(batch('validating')));
-      if (path.startsWith('GET /v1/files')) return response.end('{"custom_id":"0","response":{"body":{"output":42}}}');
+      if (path.startsWith('GET /v1/files')) return response.end(line());
+      // A gateway of an earlier version, without the results of running batches.
+      if (path.includes('/results')) return response.writeHead(404).end('{"error":{"message":"not found"}}');
       return response.end(JSON.stringify(batch('completed')));
     });
   });
   return state;
 }
 
-/** Runs one line, after `first`. */
+/** Runs one input, after `first`. */
 const runAll = ({ url }: StandIn, first = 'pass') => {
-  const ask = `import opentela; ${first}; print(opentela.Client().run("function:x:y", [1]))`;
+  const ask = `import opentela; from opentela import _runs; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
   return promisify(execFile)('python3', ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
@@ -121,7 +285,7 @@ it('a file whose answer was lost is found again, and not uploaded a second time'
     return true;
   });
   expect(await run(gateway)).toBe('[42]');
-  expect(gateway.uploaded).toHaveLength(1);
+  expect(gateway.uploaded.map((name) => name.replace(/-[0-9a-f-]*\..*/, ''))).toEqual(['function', 'inputs']);
 });
 
 it('a batch whose answer was lost is found again, and not made a second time', async () => {
@@ -162,7 +326,7 @@ it('while no node takes a line, the client says once what it waits for', async (
     response.end('{"id":"batch_1","status":"in_progress","x_otela":{"nodes":0}}');
     return true;
   });
-  const { stdout, stderr } = await runAll(gateway, 'opentela.SILENT_S = 0');
+  const { stdout, stderr } = await runAll(gateway, '_runs.SILENT_S = 0');
   expect([stdout.trim(), stderr.trim()]).toEqual([
     '[42]',
     'batch_1 waits: no node runs it yet. Functions run only on nodes that allow them (--allow-functions).',
@@ -172,8 +336,8 @@ it('while no node takes a line, the client says once what it waits for', async (
 it('a result with a line’s end of Unicode in it is one result', async () => {
   const text = 'a\u2028b\u0085c\u000bd';
   const gateway = await standIn((path, response) => {
-    if (!path.startsWith('GET /v1/files')) return false;
-    const line = { custom_id: '0', response: { body: { output: text } } };
+    if (path !== 'GET /v1/files/file-out/content') return false;
+    const line = { custom_id: gateway.ids[0], response: { body: { output: text } } };
     response.end(`${JSON.stringify(line)}\n`);
     return true;
   });
@@ -185,7 +349,7 @@ it.each([
   ['a key with what no header has', 'http://127.0.0.1:9', 'sk-secret\u2026', 'characters that are not allowed'],
   ['a key in two lines', 'http://127.0.0.1:9', 'sk-secret\nsk-other', 'characters that are not allowed'],
 ])('%s is refused at once, and no key is told', async (_, gateway, key, said) => {
-  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).request("GET", "/files", away_s=5)`;
+  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).gateway.request("GET", "/files", away_s=5)`;
   const asked = promisify(execFile)('python3', ['-c', ask, gateway, key], {
     env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),
@@ -202,7 +366,7 @@ it('a key that was read with its line’s end is the key', async () => {
     heard = headers.authorization;
     response.end('{}');
   });
-  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).request("GET", "/files", away_s=5)`;
+  const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).gateway.request("GET", "/files", away_s=5)`;
   await promisify(execFile)('python3', ['-c', ask, gateway, 'sk-secret\n'], {
     env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),

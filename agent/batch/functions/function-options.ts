@@ -1,0 +1,48 @@
+/** What a packed function declares about its processes; see clients/python. */
+import * as z from 'zod';
+import { tryParseJson } from '../../../shared/text/parse-json.ts';
+
+/** Maximum number of declared packages or weights, and the maximum length of each. */
+const DECLARED_MAX = 128;
+const TEXT_MAX_CHARS = 512;
+const GPUS_MAX = 64;
+/** Maximum number of inputs in one call: a lease has at most this many lines. */
+export const BATCH_MAX = 100;
+/** A week: longer than any job of a cluster. */
+const TIMEOUT_MAX_S = 604_800;
+
+/** A package or a repository. It must not be an option of the installer. */
+const declaredText = z
+  .string()
+  .max(TEXT_MAX_CHARS)
+  .regex(/^[A-Za-z0-9][^\r\n\0]*$/);
+
+const optionsSchema = z.object({
+  /** Packages, as pip names them. */
+  requirements: z.array(declaredText).max(DECLARED_MAX).default([]),
+  python: z
+    .string()
+    .regex(/^3\.\d{1,2}$/)
+    .exactOptional(),
+  weights: z.array(declaredText).max(DECLARED_MAX).default([]),
+  gpus: z.int().min(0).max(GPUS_MAX).exactOptional(),
+  memory_bytes: z.int().positive().exactOptional(),
+  /** Number of inputs in one call; `auto`: calls grow until one takes a second. */
+  batch_size: z.union([z.literal('auto'), z.int().min(1).max(BATCH_MAX)]).default('auto'),
+  timeout_s: z.number().positive().max(TIMEOUT_MAX_S).exactOptional(),
+});
+export type FunctionOptions = z.infer<typeof optionsSchema>;
+
+const bundleSchema = z.object({ opentela_function: z.literal(1), options: optionsSchema });
+
+const NONE: FunctionOptions = { requirements: [], weights: [], batch_size: 'auto' };
+
+/** Returns the options of a bundle; for Python source, which declares nothing, the defaults. @throws Error */
+export function readFunctionOptions(code: string): FunctionOptions {
+  const value = code.startsWith('{') ? tryParseJson(code) : undefined;
+  if (typeof value !== 'object' || value === null || !('opentela_function' in value)) return NONE;
+  const { data, error } = bundleSchema.safeParse(value);
+  if (data !== undefined) return data.options;
+  const [issue] = error.issues;
+  throw new Error(`the function declares something that this node cannot read: ${issue?.path.join('.')}`);
+}

@@ -1,0 +1,174 @@
+"""`@opentela.function` and what it declares."""
+
+import functools
+import inspect
+import re
+import threading
+
+from ._errors import OtelaError
+
+UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "b": 1}
+TIMES = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
+# As in docs/functions.md. The node checks them again.
+REQUIREMENTS_MAX = 128
+BATCH_MAX = 100
+GPUS_MAX = 64
+
+
+def size_bytes(value, name):
+    """A number of bytes, or text as "40 GiB"."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return int(value)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B)\s*", value, re.IGNORECASE) if isinstance(value, str) else None
+    if not found:
+        raise OtelaError(f'{name}={value!r} is not a size: write for example {name}="40 GiB"')
+    return int(float(found[1]) * UNITS[found[2].lower()])
+
+
+def seconds(value, name):
+    """A number of seconds, or text as "30m"."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)\s*", value) if isinstance(value, str) else None
+    if not found:
+        raise OtelaError(f'{name}={value!r} is not a time: write seconds, or for example {name}="30m"')
+    return float(found[1]) * TIMES[found[2]]
+
+
+def texts(value, name):
+    listed = [value] if isinstance(value, str) else list(value)
+    if len(listed) > REQUIREMENTS_MAX or not all(isinstance(one, str) and one.strip() and "\n" not in one for one in listed):
+        raise OtelaError(f"{name} must be a list of at most {REQUIREMENTS_MAX} texts")
+    return [one.strip() for one in listed]
+
+
+def whole(value, name, least, most):
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise OtelaError(f"{name}={value!r} must be a whole number from {least} to {most}")
+    return value
+
+
+def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout):
+    """The options as a node reads them. They are part of the context: other options are another context."""
+    found = {}
+    if requirements is not None:
+        found["requirements"] = texts(requirements, "requirements")
+    if python is not None:
+        if not re.fullmatch(r"3\.\d{1,2}", str(python)):
+            raise OtelaError(f'python={python!r} must be a version such as "3.12"')
+        found["python"] = str(python)
+    if weights is not None:
+        found["weights"] = texts(weights, "weights")
+    if gpus is not None:
+        found["gpus"] = whole(gpus, "gpus", 0, GPUS_MAX)
+    if memory is not None:
+        found["memory_bytes"] = size_bytes(memory, "memory")
+    if batch_size is not None:
+        found["batch_size"] = batch_size if batch_size == "auto" else whole(batch_size, "batch_size", 1, BATCH_MAX)
+    if timeout is not None:
+        found["timeout_s"] = seconds(timeout, "timeout")
+    demands = [] if require is None else [require]
+    if vram is not None:
+        demands.append(f"vram>={size_bytes(vram, 'vram') / 2**30:g}")
+    if demands:
+        found["require"] = "; ".join(demands)
+    return found
+
+
+class Function:
+    """A function that nodes can run. Called directly, it runs here, for tests."""
+
+    def __init__(self, infer, load=None, context=None, options=None):
+        self.infer, self.load = infer, load
+        self.context, self.options = dict(context or {}), dict(options or {})
+        if self.context and load is None:
+            raise OtelaError(f"{infer.__qualname__}: context= are arguments of load(), and there is no load=")
+        functools.update_wrapper(self, infer)
+        self._state, self._lock = None, threading.Lock()
+
+    @property
+    def is_batched(self):
+        """True if the function takes a list of inputs and returns a list of results."""
+        return "batch_size" in self.options
+
+    def with_context(self, **context):
+        """The same function with other arguments of load(): another context."""
+        return Function(self.infer, self.load, {**self.context, **context}, self.options)
+
+    def first_arguments(self):
+        """What precedes the call's arguments: the value that load() returned, if there is a load()."""
+        if self.load is None:
+            return ()
+        with self._lock:
+            if self._state is None:
+                made = self.load(**self.context)
+                if inspect.isawaitable(made):
+                    import asyncio
+
+                    made = asyncio.run(_result_of(made))
+                self._state = (made,)
+        return self._state
+
+    def __call__(self, *args, **kwargs):
+        return self.infer(*self.first_arguments(), *args, **kwargs)
+
+    def map(self, *iterables, client=None, **options):
+        """All results, in order. `client`: default Client()."""
+        if client is not None:
+            return list(client.map(self, *iterables, **options))
+        from ._client import Client
+
+        with Client() as made:
+            return list(made.map(self, *iterables, **options))
+
+    def __getstate__(self):
+        # The lock cannot be pickled, and the state is what each process makes itself.
+        return {**self.__dict__, "_state": None, "_lock": None}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+async def _result_of(awaitable):
+    return await awaitable
+
+
+def function(
+    infer=None,
+    /,
+    *,
+    load=None,
+    context=None,
+    requirements=None,
+    python=None,
+    weights=None,
+    gpus=None,
+    vram=None,
+    memory=None,
+    require=None,
+    batch_size=None,
+    timeout=None,
+):
+    """Marks a function that nodes can run.
+
+    load: makes the state that stays in memory between calls; the function gets it as its first argument.
+    context: keyword arguments of load().
+    requirements: packages as pip names them. python: version, as "3.12".
+    weights: repositories of the hub, as "Qwen/Qwen3-8B@REVISION".
+    gpus: GPUs of each process. vram: memory of each GPU, as "40 GiB". memory: main memory. require: as the header x-otela-require.
+    batch_size: the function takes a list of up to so many inputs and returns as many results; "auto": calls grow until one takes a second.
+    timeout: seconds that load() and one call may take.
+    """
+    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout)
+
+    def mark(infer):
+        if not callable(infer):
+            raise OtelaError("@opentela.function marks a function")
+        return Function(infer, load, context, options)
+
+    return mark if infer is None else mark(infer)
+
+
+def as_function(value):
+    return value if isinstance(value, Function) else Function(value)

@@ -1,0 +1,218 @@
+"""Runs a packed function on a node. The agent's harness calls `open_bundle`, and then `call` for each call."""
+
+import asyncio
+import base64
+import importlib
+import importlib.util
+import inspect
+import os
+import pickle
+import runpy
+import sys
+import traceback
+import types
+import zipfile
+import zlib
+from io import BytesIO
+
+from . import _values
+from ._function import Function
+
+ERROR_CHARS = 900
+# True in a process that runs a function: then a Client starts no runs.
+ON_NODE = False
+# Names of packages that differ from the module's.
+NAMES = {"PIL": "pillow", "bs4": "beautifulsoup4", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+
+
+class Worker:
+    """A function with its loaded state."""
+
+    def __init__(self, function, by_value=False):
+        self.function, self.by_value = function, by_value
+        self.loop = None
+        self.first = function.first_arguments() if not inspect.iscoroutinefunction(function.load) else ()
+        if inspect.iscoroutinefunction(function.load):
+            # On the loop of the calls, because clients of asyncio belong to one loop.
+            self.first = (self._run(function.load(**function.context)),)
+
+    def _run(self, awaitable):
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+        return self.loop.run_until_complete(awaitable)
+
+    def call(self, inputs):
+        """The results of (args, kwargs) pairs; an exception in place of a result that is missing."""
+        if self.function.is_batched:
+            return self._call_list(inputs)
+        if inspect.iscoroutinefunction(self.function.infer):
+            calls = [self._awaited(args, kwargs) for args, kwargs in inputs]
+            return self._run(_gathered(calls))
+        return [self._attempt(args, kwargs) for args, kwargs in inputs]
+
+    async def _awaited(self, args, kwargs):
+        try:
+            return await self.function.infer(*self.first, *args, **kwargs)
+        except Exception as error:
+            return Failure(error)
+
+    def _attempt(self, args, kwargs):
+        try:
+            return self._whole(self.function.infer(*self.first, *args, **kwargs))
+        except Exception as error:
+            return Failure(error)
+
+    def _whole(self, result):
+        if inspect.isawaitable(result):
+            return self._run(_awaited(result))
+        if inspect.isasyncgen(result):
+            return self._run(_listed(result))
+        return list(result) if inspect.isgenerator(result) else result
+
+    def _call_list(self, inputs):
+        """A function with batch_size= gets one list. Its keyword arguments are those of the first input; inputs that differ are apart."""
+        results = [None] * len(inputs)
+        groups = {}
+        for index, (args, kwargs) in enumerate(inputs):
+            groups.setdefault(repr(sorted(kwargs.items())), []).append(index)
+            if len(args) != 1:
+                results[index] = Failure(TypeError("a function with batch_size= takes one argument for each input"))
+        for group in groups.values():
+            wanted = [index for index in group if results[index] is None]
+            if not wanted:
+                continue
+            kwargs = inputs[wanted[0]][1]
+            made = self._whole(self.function.infer(*self.first, [inputs[index][0][0] for index in wanted], **kwargs))
+            if not hasattr(made, "__len__"):
+                made = list(made)
+            if len(made) != len(wanted):
+                raise ValueError(f"the function got {len(wanted)} inputs and returned {len(made)} results")
+            for index, result in zip(wanted, made):
+                results[index] = result
+        return results
+
+
+class Failure:
+    def __init__(self, error):
+        self.error = error
+
+
+async def _awaited(result):
+    return await result
+
+
+async def _listed(generator):
+    return [item async for item in generator]
+
+
+async def _gathered(calls):
+    return await asyncio.gather(*calls)
+
+
+def said(error, own=()):
+    """The exception as its owner reads it, with the line of the owner's code that raised it."""
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, own)]
+    where = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)}, in {frames[-1].name})" if frames else ""
+    return text[: ERROR_CHARS - len(where)] + where
+
+
+def _is_own(path, folders):
+    return any(path.startswith(folder + os.sep) for folder in folders) or path.startswith("<ipython-input") or path == "<stdin>"
+
+
+class Host:
+    """What the agent's harness holds: it gets JSON values and returns JSON values."""
+
+    def __init__(self, worker, folder):
+        self.worker, self.folder = worker, folder
+        # Classes of a file are known by their names on both sides.
+        self.pickled = _values.dumps_result if worker.by_value else _values.dumps
+
+    def call(self, lines):
+        """Outputs by line, and messages of the lines that failed, by index."""
+        inputs, failed = [], {}
+        for index, line in enumerate(lines):
+            try:
+                inputs.append((index, *_pair(line)))
+            except Exception as error:
+                failed[index] = f"the arguments cannot be unpickled on the node: {said(error)}"
+        outputs = [None] * len(lines)
+        results = self.worker.call([(args, kwargs) for _, args, kwargs in inputs])
+        for (index, *_), result in zip(inputs, results):
+            try:
+                if isinstance(result, Failure):
+                    raise result.error
+                outputs[index] = _values.encode(result, self.worker.by_value, self.pickled)
+            except Exception as error:
+                traceback.print_exception(error)
+                failed[index] = said(error, [self.folder])
+        return outputs, failed
+
+
+def _pair(line):
+    found = _values.decode(line)
+    if isinstance(found, dict):
+        return found.get("args", []), found.get("kwargs", {})
+    args, kwargs = found
+    return args, kwargs
+
+
+def missing(imports):
+    """What to do about packages that are not there; None: all are there."""
+    absent = sorted(root for root in imports if importlib.util.find_spec(root) is None)
+    if not absent:
+        return None
+    wanted = sorted({NAMES.get(root, imports[root]) for root in absent})
+    return (
+        f"this node's Python has no package {', '.join(wanted)}: add it to the function, "
+        f"@opentela.function(requirements=[{', '.join(repr(one) for one in wanted)}]), or run where it is installed"
+    )
+
+
+def open_bundle(bundle, folder):
+    """Imports the function and loads its state. @raises Exception with what its owner can do about it"""
+    global ON_NODE
+    ON_NODE = True
+    code = os.path.join(folder, "code")
+    os.makedirs(code, mode=0o700, exist_ok=True)
+    if "files" in bundle:
+        with zipfile.ZipFile(BytesIO(base64.b64decode(bundle["files"]))) as archive:
+            archive.extractall(code)
+    sys.path.insert(0, code)
+    why = missing(bundle["imports"])
+    if why:
+        raise ModuleNotFoundError(why)
+    context = _values.decode(bundle["context"]) if "context" in bundle else {}
+    if "pickle" in bundle:
+        here, there = list(sys.version_info[:2]), bundle["pickled_by"]
+        if here != there:
+            raise RuntimeError(
+                f"a function of a notebook, a lambda or a closure needs the Python that made it, {there[0]}.{there[1]}, and this node has "
+                f'{here[0]}.{here[1]}: declare python="{there[0]}.{there[1]}", or move the function to the top level of a .py file'
+            )
+        infer, load = pickle.loads(zlib.decompress(base64.b64decode(bundle["pickle"])))
+        function = Function(infer, load, context if load else None, bundle["options"])
+        return Host(Worker(function, by_value=True), code)
+    found = _module_of(bundle, code)
+    for name in bundle["qualname"].split("."):
+        found = getattr(found, name)
+    infer, load = (found.infer, found.load) if isinstance(found, Function) else (found, None)
+    return Host(Worker(Function(infer, load, context if load else None, bundle["options"])), code)
+
+
+def _module_of(bundle, code):
+    if "module" in bundle:
+        return importlib.import_module(bundle["module"])
+    # As multiprocessing's spawn: the main program is imported under another name, so that it does not run.
+    module = types.ModuleType("__mp_main__")
+    if "main_path" in bundle:
+        module.__file__ = os.path.join(code, bundle["main_path"])
+        sys.modules["__mp_main__"] = sys.modules["__main__"] = module
+        with open(module.__file__, "rb") as file:
+            exec(compile(file.read(), module.__file__, "exec"), module.__dict__)
+        return module
+    content = runpy.run_module(bundle["main_module"], run_name="__mp_main__", alter_sys=True)
+    module.__dict__.update(content)
+    sys.modules["__mp_main__"] = sys.modules["__main__"] = module
+    return module

@@ -1,0 +1,252 @@
+"""The client without a gateway: python3 -m unittest discover -s tests (in clients/python)"""
+
+import asyncio
+import base64
+import concurrent.futures
+import dataclasses
+import datetime
+import decimal
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import opentela
+from opentela import _bundle, _cloudpickle, _function, _values
+from opentela._errors import FunctionError, OtelaError
+
+
+@dataclasses.dataclass
+class Claim:
+    text: str
+    score: float = 0.5
+
+
+LOADED = []
+
+
+def load(factor=2):
+    LOADED.append(factor)
+    return factor
+
+
+@opentela.function(load=load, context={"factor": 3})
+def times(factor, x, *, plus=0):
+    return factor * x + plus
+
+
+@opentela.function(batch_size=4)
+def sizes(items):
+    return [len(items) for _ in items]
+
+
+@opentela.function
+async def waits(x):
+    await asyncio.sleep(0.001)
+    return x + 1
+
+
+@opentela.function
+def pieces(x):
+    yield x
+    yield x + 1
+
+
+@opentela.function
+def same(x):
+    return x
+
+
+class Local(unittest.TestCase):
+    def setUp(self):
+        self.client = opentela.Client("local")
+        self.addCleanup(self.client.shutdown)
+
+    def test_is_an_executor_of_the_standard_library(self):
+        self.assertIsInstance(self.client, concurrent.futures.Executor)
+        self.assertIs(opentela.Executor, opentela.Client)
+        self.assertEqual(self.client.submit(pow, 2, 10).result(), 1024)
+        self.assertEqual(list(self.client.map(pow, [2, 3], [3, 2], chunksize=8, timeout=60)), [8, 9])
+        done = [future.result() for future in opentela.as_completed([self.client.submit(same, n) for n in range(5)])]
+        self.assertEqual(sorted(done), [0, 1, 2, 3, 4])
+
+    def test_the_state_is_loaded_once_with_the_arguments_of_the_context(self):
+        LOADED.clear()
+        fresh = times.with_context(factor=3)
+        self.assertEqual(self.client.submit(fresh, 5, plus=1).result(), 16)
+        self.assertEqual(list(self.client.map(fresh, [1, 2])), [3, 6])
+        self.assertEqual(self.client.submit(times.with_context(factor=10), 2).result(), 20)
+        self.assertEqual(LOADED, [3, 10])
+
+    def test_a_direct_call_is_the_function_with_its_state(self):
+        self.assertEqual(times(4, plus=2), 14)
+        self.assertEqual(times.__name__, "times")
+
+    def test_generators_coroutines_lambdas_and_closures(self):
+        self.assertEqual(list(self.client.map(waits, [1, 2])), [2, 3])
+        self.assertEqual(self.client.submit(pieces, 7).result(), [7, 8])
+        base = 40
+        self.assertEqual(self.client.submit(lambda x: x + base, 2).result(), 42)
+
+    def test_a_batched_function_gets_lists_of_its_size(self):
+        self.assertEqual(list(self.client.map(sizes, range(6))), [4, 4, 4, 4, 2, 2])
+
+    def test_arguments_and_results_of_any_type_come_back_equal(self):
+        values = [Claim("é"), {1, 2}, (1, [2]), b"\x00", 1 + 2j, decimal.Decimal("0.1"), datetime.date(2026, 1, 2), float("inf"), {1: 2}]
+        self.assertEqual(list(self.client.map(same, values)), values)
+
+    def test_an_exception_names_its_cause_and_its_line(self):
+        with self.assertRaisesRegex(FunctionError, "TypeError") as raised:
+            self.client.submit(times, None).result()
+        self.assertIsInstance(raised.exception.__cause__, TypeError)
+        run = self.client.map(times, [1, None, 3], return_exceptions=True)
+        self.assertEqual([type(one).__name__ for one in run], ["int", "FunctionError", "int"])
+        self.assertEqual(run.counts, {"total": 3, "completed": 2, "failed": 1})
+
+    def test_what_cannot_be_pickled_is_refused_with_the_argument(self):
+        with self.assertRaisesRegex(TypeError, "argument 1 of same: .*lock cannot be pickled .*pass its path"):
+            self.client.submit(same, threading.Lock())
+
+    def test_a_script_without_a_gateway_says_what_to_set_and_pytest_needs_none(self):
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("OTELA_", "PYTEST_"))}
+        ask = [sys.executable, "-c", "import opentela; print(opentela.Client().is_local)"]
+        refused = subprocess.run(ask, env=env, capture_output=True, text=True, check=False)
+        self.assertIn("set OTELA_GATEWAY and OTELA_API_KEY", refused.stderr)
+        tested = subprocess.run(ask, env={**env, "PYTEST_CURRENT_TEST": "x"}, capture_output=True, text=True, check=True)
+        self.assertEqual(tested.stdout, "True\n")
+
+
+class Hostile:
+    def __init__(self, made):
+        self.made = made
+
+    def __reduce__(self):
+        return self.made
+
+
+def pickled(value):
+    return {_values.PICKLE: base64.b64encode(pickle.dumps(value)).decode()}
+
+
+class Results(unittest.TestCase):
+    """What a hostile node may send."""
+
+    def test_runs_no_code_of_a_node(self):
+        here = sys.modules[__name__].__name__
+        attacks = [
+            Hostile((os.system, ("touch /tmp/opentela-was-here",))),
+            Hostile((eval, ("1",))),
+            Hostile((getattr, (Claim, "__init__"))),
+            Hostile((subprocess.Popen, (["true"],))),
+            [Claim("x"), Hostile((exec, ("pass",)))],
+        ]
+        for attack in attacks:
+            with self.assertRaisesRegex(FunctionError, "a node could run any code here.*trust_nodes"):
+                _values.decode_result(pickled(attack), {here})
+        # Names that the function's module only imported are not its classes.
+        for name in (b"subprocess", b"os.system", b"concurrent"):
+            text = b"c" + here.encode() + b"\n" + name + b"\n."
+            with self.assertRaises(FunctionError):
+                _values.decode_result({_values.PICKLE: base64.b64encode(text).decode()}, {here})
+
+    def test_of_classes_of_the_functions_file_are_made(self):
+        self.assertEqual(_values.decode_result(pickled(Claim("a")), {Claim.__module__}), Claim("a"))
+        with self.assertRaises(FunctionError):
+            _values.decode_result(pickled(Claim("a")), ())
+        self.assertEqual(_values.decode_result(pickled(Claim("a")), (), trust=True), Claim("a"))
+
+    def test_that_are_garbage_say_so(self):
+        for text in ("", "!", base64.b64encode(b"garbage").decode()):
+            with self.assertRaisesRegex(FunctionError, "cannot be unpickled here"):
+                _values.decode_result({_values.PICKLE: text})
+
+    def test_of_plain_types_need_no_trust(self):
+        for value in [{1, 2}, (1,), 1j, datetime.timedelta(1), decimal.Decimal(1), b"x", float("nan")]:
+            found = _values.decode_result(pickled(value))
+            self.assertTrue(found == value or found != found)
+
+    def test_stay_json_if_json_keeps_them(self):
+        for value in [1, "é", 2**70, [None, {"a": 1.5}], True]:
+            self.assertIs(_values.encode(value), value)
+        for value in [(1,), float("nan"), {1: 2}, {_values.PICKLE: 1}, "\ud800", True if False else {"a": (1,)}]:
+            self.assertTrue(_values.is_pickled(_values.encode(value)))
+
+
+class Packing(unittest.TestCase):
+    def test_the_context_is_that_of_code_arguments_and_options(self):
+        contexts = [
+            _bundle.pack(one).context
+            for one in (times, times.with_context(factor=4), opentela.function(times.infer, load=load, context={"factor": 3}, gpus=1), same)
+        ]
+        self.assertEqual(len(set(contexts)), 4)
+        self.assertEqual(_bundle.pack(times).context, contexts[0])
+
+    def test_a_function_that_is_too_large_says_what_to_do(self):
+        large = os.urandom(_bundle.BYTES_MAX)
+
+        def carries(x):
+            return len(large) + x
+
+        with self.assertRaisesRegex(OtelaError, "at most 524288 .*requirements=.*load data in load"):
+            _bundle.pack(_function.as_function(carries))
+
+    def test_what_cannot_travel_says_what_to_do(self):
+        lock = threading.Lock()
+        with self.assertRaisesRegex(OtelaError, "cannot be pickled .*in load"):
+            _bundle.pack(_function.as_function(lambda: lock))
+
+    def test_options_are_checked_where_they_are_written(self):
+        wrong = {
+            "python": "3",
+            "gpus": -1,
+            "vram": "much",
+            "memory": "40 GX",
+            "batch_size": 101,
+            "timeout": "soon",
+            "requirements": ["a\nb"],
+        }
+        for name, value in wrong.items():
+            with self.assertRaisesRegex(OtelaError, name):
+                opentela.function(**{name: value})
+        options = opentela.function(same.infer, vram="40 GiB", require="gpu=H100", memory="2GB", timeout="30m").options
+        self.assertEqual(options, {"require": "gpu=H100; vram>=40", "memory_bytes": 2_000_000_000, "timeout_s": 1800.0})
+        with self.assertRaisesRegex(OtelaError, "there is no load="):
+            opentela.function(same.infer, context={"a": 1})
+
+    def test_only_what_a_node_imports_is_needed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = {
+                "beside.py": "import wanted_beside\nA = 1\n",
+                "whole/__init__.py": "",
+                "whole/part.py": "B = 2\n",
+                "main.py": (
+                    "import json, opentela, beside, wanted_top\nfrom whole.part import B\n"
+                    "try:\n    import replaced\nexcept ImportError:\n    replaced = None\n"
+                    "def other():\n    import of_another\n"
+                    "@opentela.function\ndef f(x):\n    import wanted_inside\n    return x\n"
+                    "if __name__ == '__main__':\n    import only_here\n"
+                ),
+            }
+            for name, text in files.items():
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                with open(os.path.join(folder, name), "w") as file:
+                    file.write(text)
+            found, needed = {}, {}
+            tree = _bundle._parsed(files["main.py"].encode(), "main.py")
+            inside = {"wanted_inside"}
+            run, mentioned = _bundle._imports_of(tree)
+            _bundle._collect(run | inside, mentioned, found, needed, folder)
+            self.assertEqual(sorted(found), ["beside.py", "whole/__init__.py", "whole/part.py"])
+            self.assertEqual(sorted(needed), ["wanted_beside", "wanted_inside", "wanted_top"])
+
+    def test_cloudpickle_is_the_published_one(self):
+        """Its pickles are only read by the same version, so the bundle carries it."""
+        self.assertIn("_cloudpickle", _bundle.LIBRARY)
+        self.assertTrue(_cloudpickle.dumps(lambda: 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
