@@ -1,16 +1,28 @@
-import { totalmem } from 'node:os';
+import { tmpdir, totalmem } from 'node:os';
+import { join, resolve } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { FunctionLimits } from '../batch/functions/function-process.ts';
 import { parseDuration } from './duration.ts';
-import { listSetting, plainText, type SettingReader, valueSetting, wholeNumber } from './setting.ts';
+import { TOKEN_SETTINGS } from './gateways-config.ts';
+import { listSetting, plainText, type SettingReader, switchSetting, valueSetting, wholeNumber } from './setting.ts';
 
 /** Settings for users' functions on this node. */
 export interface FunctionsConfig {
   /** Owners whose functions may run: `project:ID`, `user:ID` or `key:ID`. Undefined: all owners. */
   owners: string[] | undefined;
-  loadedMax: number;
+  /** Undefined: one for each GPU; without GPUs, one. */
+  loadedMax: number | undefined;
   limits: FunctionLimits;
+  sandbox: (typeof SANDBOX)[number];
+  /** True if functions may use the network. */
+  network: boolean;
+  /** Directory for packages that functions declare. */
+  packages: string;
+  /** Files with secrets of this agent. */
+  secretFiles: string[];
 }
+
+const SANDBOX = ['auto', 'required', 'off'] as const;
 
 const OWNERS_MAX = 64;
 const LOADED_MAX = 64;
@@ -22,7 +34,7 @@ export const FUNCTION_SETTINGS = {
     flag: 'allow-functions',
     env: 'OTELA_ALLOW_FUNCTIONS',
     value: 'PROJECT',
-    help: 'projects that may run Python functions here, as lines of batches with all rights of this user; all: every project',
+    help: 'projects that may run Python functions here, as lines of batches; all: every project',
     otherwise: 'none',
     parse: parseOwners,
   }),
@@ -38,8 +50,8 @@ export const FUNCTION_SETTINGS = {
     flag: 'functions-loaded',
     env: 'OTELA_FUNCTIONS_LOADED',
     value: 'N',
-    help: 'maximum functions that are loaded at a time',
-    default: '1',
+    help: 'maximum processes of functions that are loaded at a time',
+    otherwise: 'one for each GPU; without GPUs, one',
     parse: (text) => wholeNumber('functions-loaded', text, LOADED_MAX),
   }),
   memoryBytes: valueSetting({
@@ -59,6 +71,28 @@ export const FUNCTION_SETTINGS = {
     default: '15m',
     parse: parseTimeout,
   }),
+  sandbox: valueSetting({
+    flag: 'functions-sandbox',
+    env: 'OTELA_FUNCTIONS_SANDBOX',
+    value: 'WHEN',
+    help: 'hide the home directory, the state of this agent and other processes from functions. auto: if the kernel allows it; required: no function runs without it; off: never',
+    default: 'auto',
+    parse: parseSandbox,
+  }),
+  network: switchSetting({
+    flag: 'functions-network',
+    env: 'OTELA_FUNCTIONS_NETWORK',
+    help: 'let functions in the sandbox use the network',
+  }),
+  packages: valueSetting({
+    flag: 'functions-packages',
+    env: 'OTELA_FUNCTIONS_PACKAGES',
+    value: 'DIR',
+    help: 'directory for Python packages that functions declare; several nodes may share it',
+    otherwise: '$XDG_CACHE_HOME/opentela/packages, or ~/.cache/opentela/packages',
+    parse: plainText,
+    unset: ({ env }) => join(env.XDG_CACHE_HOME ?? join(env.HOME ?? tmpdir(), '.cache'), 'opentela/packages'),
+  }),
 };
 
 /** Undefined if no function may run here. @throws UsageError */
@@ -68,8 +102,16 @@ export function functionsConfig(reader: SettingReader): FunctionsConfig | undefi
     if (!reader.has(...Object.values(details))) return undefined;
     throw new UsageError('--functions-… has no effect without --allow-functions');
   }
-  const { owners, python, loadedMax, memoryBytes, callMs } = reader.read(FUNCTION_SETTINGS);
-  return { owners, loadedMax, limits: { python, loadMs: callMs, callMs, memoryBytes } };
+  const { owners, python, loadedMax, memoryBytes, callMs, ...more } = reader.read(FUNCTION_SETTINGS);
+  const { tokenFile } = reader.read({ tokenFile: TOKEN_SETTINGS.tokenFile });
+  const secretFiles = tokenFile === undefined ? [] : [resolve(tokenFile.text)];
+  return { owners, loadedMax, limits: { python, loadMs: callMs, callMs, memoryBytes }, secretFiles, ...more };
+}
+
+function parseSandbox(text: string): FunctionsConfig['sandbox'] {
+  const found = SANDBOX.find((one) => one === text);
+  if (found === undefined) throw new UsageError(`--functions-sandbox must be one of ${SANDBOX.join(', ')}`);
+  return found;
 }
 
 function parseTimeout(text: string): number {

@@ -30,6 +30,28 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
   return gpuRecords(visible, hidden);
 }
 
+/**
+ * Returns the names of the devices that this job may use, as CUDA_VISIBLE_DEVICES takes them: UUIDs of GPUs and of MIG
+ * slices. Without nvidia-smi, the names in the variable.
+ */
+export async function nvidiaDeviceNames(
+  run: RunTool,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<string[]> {
+  const variable = env.CUDA_VISIBLE_DEVICES;
+  const listed = await run('nvidia-smi', ['-L']);
+  if (listed.ok) {
+    const devices = [...listed.stdout.matchAll(/^GPU \d+: (.+) \(UUID: (GPU-[0-9a-f-]+)\)/gim)].map(
+      ([, name = '', uuid = '']): NvidiaDevice => ({ uuid, name, vramMib: 0, slices: [] }),
+    );
+    addSlices(devices, listed.stdout);
+    return visibleDevices(devices, variable).map(({ uuid }) => uuid);
+  }
+  const named = (variable ?? '').split(',').map((name) => name.trim());
+  const end = named.findIndex((name) => !/^(?:\d+|(?:GPU|MIG)-[\w/-]+)$/i.test(name));
+  return end < 0 ? named : named.slice(0, end);
+}
+
 /** Parses lines such as `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920`. */
 function parseQuery(csv: string): NvidiaDevice[] {
   return csv.split('\n').flatMap((line) => {

@@ -2,6 +2,7 @@
  * The run of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when the
  * engine ends or the agent begins to end, LEFT at the end. In every case the engine's processes end with the agent.
  */
+import { dirname } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
@@ -150,7 +151,9 @@ export class AgentRun {
     if (sessions.facts.hardware.gpus.length > 0) this.#agent.gpus.open();
     if (parts.engine) health.see(parts.engine.health);
     const command = () => deployed?.command ?? config.command;
-    if (registers) parts.batches = openBatchRunner({ config, parts, network, env, engine, command, load, log });
+    const secrets = [dirname(state.path), ...(config.functions?.secretFiles ?? [])];
+    if (registers)
+      parts.batches = openBatchRunner({ config, parts, network, env, engine, command, load, secrets, log });
     await Promise.race([sessions.open(), life.ending.promise]);
   }
 

@@ -1,15 +1,12 @@
 /** Runs lines of batches in addition to requests: at this node's engine, and in users' functions. */
-import { tmpdir } from 'node:os';
-import { BatchGatewayClient } from '../batch/batch-gateway-client.ts';
 import { BatchRunner } from '../batch/batch-runner.ts';
-import { FunctionRunner } from '../batch/functions/function-runner.ts';
-import { LoadedFunctions } from '../batch/functions/loaded-functions.ts';
 import { readLineOptions } from '../batch/line-options.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 import type { LoadMeter } from '../engine/engine-load.ts';
 import type { AgentParts, BatchService } from './agent-parts.ts';
 import type { MeshMembership } from './mesh-membership.ts';
+import { openFunctions } from './open-functions.ts';
 import type { Session } from './session/session.ts';
 
 interface BatchesOptions {
@@ -21,6 +18,8 @@ interface BatchesOptions {
   /** Returns the engine's command, if this agent started the engine. */
   command(): readonly string[] | undefined;
   load: LoadMeter;
+  /** Paths with secrets of this agent, which functions must not read. */
+  secrets: readonly string[];
   log(line: string): void;
 }
 
@@ -42,7 +41,8 @@ export function batchGateways({ config, parts }: GatewaysOfOptions): () => reado
 
 export function openBatchRunner(options: BatchesOptions): BatchService {
   const lines = openLines(options);
-  const functions = openFunctions(options);
+  const { functions: config } = options.config;
+  const functions = config && openFunctions({ ...functionsOptions(options), functions: config });
   return {
     drain: async (signal) => {
       await Promise.all([lines.drain(signal), functions?.drain(signal)]);
@@ -87,28 +87,15 @@ function openLines(options: BatchesOptions): BatchRunner {
   return runner;
 }
 
-function openFunctions(options: BatchesOptions): BatchService | undefined {
-  const { config, parts, network, env, log } = options;
-  const { functions } = config;
-  if (functions === undefined) return undefined;
-  const { owners, loadedMax, limits } = functions;
-  const session = () => parts.sessions?.current;
-  const host = new LoadedFunctions({
-    limits,
-    env,
-    loadedMax,
-    temporary: env.TMPDIR ?? tmpdir(),
-    now: () => performance.now(),
-    log,
-  });
-  const runner = new FunctionRunner({
+function functionsOptions(options: BatchesOptions): Omit<Parameters<typeof openFunctions>[0], 'functions'> {
+  const { parts, network, env, secrets, log } = options;
+  return {
     gateways: batchGateways(options),
-    open: (url) => new BatchGatewayClient(url, session, network.proxy?.(url)),
-    host,
-    owners,
-    workers: loadedMax,
-    admitted: () => session() !== undefined,
+    proxy: (gateway) => network.proxy?.(gateway),
+    session: () => parts.sessions?.current,
+    weights: () => parts.weights,
+    env,
+    secrets,
     log,
-  });
-  return runner;
+  };
 }

@@ -24,16 +24,21 @@ const INHERITED_VARIABLES = [
   'OMP_NUM_THREADS',
 ] as const;
 
-/** @param directory the process's own directory, for its home and temporary files */
+/**
+ * @param directory the process's own directory, for its home and temporary files
+ * @param packages directory of the packages that the function declares
+ */
 export function functionEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   directory: string,
+  packages?: string,
 ): Record<string, string> {
   const passed: Record<string, string> = {
     HOME: directory,
     TMPDIR: directory,
     PYTHONUNBUFFERED: '1',
     PYTHONDONTWRITEBYTECODE: '1',
+    ...(packages === undefined ? {} : { PYTHONPATH: packages }),
   };
   for (const name of INHERITED_VARIABLES) {
     const value = env[name];

@@ -11,20 +11,21 @@ export const BATCH_MAX = 100;
 /** A week: longer than any job of a cluster. */
 const TIMEOUT_MAX_S = 604_800;
 
-/** A package or a repository. It must not be an option of the installer. */
-const declaredText = z
+/** A package with its version and markers. Options of the installer, addresses and paths are refused. */
+const requirement = z
   .string()
   .max(TEXT_MAX_CHARS)
-  .regex(/^[A-Za-z0-9][^\r\n\0]*$/);
+  .regex(/^[A-Za-z0-9][^@/\\:\r\n\0]*$/);
+const repository = z.string().max(TEXT_MAX_CHARS);
 
 const optionsSchema = z.object({
   /** Packages, as pip names them. */
-  requirements: z.array(declaredText).max(DECLARED_MAX).default([]),
+  requirements: z.array(requirement).max(DECLARED_MAX).default([]),
   python: z
     .string()
     .regex(/^3\.\d{1,2}$/)
     .exactOptional(),
-  weights: z.array(declaredText).max(DECLARED_MAX).default([]),
+  weights: z.array(repository).max(DECLARED_MAX).default([]),
   gpus: z.int().min(0).max(GPUS_MAX).exactOptional(),
   memory_bytes: z.int().positive().exactOptional(),
   /** Number of inputs in one call; `auto`: calls grow until one takes a second. */

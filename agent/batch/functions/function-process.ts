@@ -4,7 +4,7 @@
  */
 
 import type { ChildProcess } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { WHY_MAX } from '../../../shared/batch/function-context.ts';
@@ -16,34 +16,8 @@ import { spawnSafely } from '../../host/spawn-safely.ts';
 import { makeFunctionDirectory, removeFunctionDirectory } from './function-directory.ts';
 import { functionEnvironment } from './function-environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
+import { groupMemoryBytes } from './group-memory.ts';
 import { HARNESS } from './python-harness.ts';
-
-/**
- * Resident memory of a process group in bytes, from proc(5); 0 without /proc. Pages that two of its processes share
- * count twice.
- */
-function groupMemoryBytes(group: number): number {
-  let pids: string[];
-  try {
-    pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
-  } catch {
-    return 0;
-  }
-  return pids.reduce((sum, pid) => sum + residentOf(pid, group), 0);
-}
-
-/** Resident memory in bytes of a process, if it belongs to the group; otherwise 0. */
-function residentOf(pid: string, group: number): number {
-  try {
-    // `pid (comm) state ppid pgrp …`
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    if (Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2]) !== group) return 0;
-    // In kB. `stat` counts pages, and some arm64 machines have pages of 64 KiB.
-    return Number(/^VmRSS:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1_024;
-  } catch {
-    return 0;
-  }
-}
 
 export interface FunctionLimits {
   /** Path of the Python interpreter. */
@@ -63,6 +37,10 @@ interface ProcessOptions {
   temporary: string;
   code: string;
   name: string | undefined;
+  /** Directory of the packages that the function declares. */
+  packages?: string | undefined;
+  /** Returns the command that runs this command in a sandbox. Absent: it runs with all rights of the agent's user. */
+  wrap?(command: readonly string[], directory: string): string[];
   log(line: string): void;
 }
 
@@ -102,9 +80,11 @@ export class FunctionProcess {
     writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
     writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
     this.#guard = new OrphanGuard(log);
-    this.#child = spawnSafely(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
+    const command = [limits.python, 'harness.py', ...(name === undefined ? [] : [name])];
+    const [file = '', ...args] = options.wrap?.(command, this.#directory) ?? command;
+    this.#child = spawnSafely(file, args, {
       cwd: this.#directory,
-      env: functionEnvironment(env, this.#directory),
+      env: functionEnvironment(env, this.#directory, options.packages),
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
     });

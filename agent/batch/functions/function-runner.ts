@@ -14,7 +14,8 @@ import { LeaseRun, type PendingLine } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
 import { BATCH_MAX, type FunctionOptions, readFunctionOptions } from './function-options.ts';
 import type { FunctionProcess } from './function-process.ts';
-import { type FunctionCode, LoadError, type LoadedFunctions } from './loaded-functions.ts';
+import { type FunctionCode, LoadError } from './function-starter.ts';
+import type { LoadedFunctions } from './loaded-functions.ts';
 
 /** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
 const CALL_TARGET_MS = 1_000;
@@ -184,7 +185,7 @@ export class FunctionRunner {
       const size = alone > 0 ? 1 : this.#size(code).size;
       const call = queue.splice(0, size);
       const outcome = await this.#call(process, { lease, work, code }, call);
-      host.release(code.context);
+      host.release(process);
       // A single line may have made the whole call fail, so run each of these lines in its own call.
       if (outcome !== 'done' && call.length > 1) {
         queue.unshift(...call);
@@ -248,7 +249,7 @@ export class FunctionRunner {
     if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
       throw new Error('the gateway sent a different function from the one it announced');
     const text = Buffer.from(bytes).toString('utf8');
-    const code = { context, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
+    const code = { context, owner, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
     host.store(code);
     return code;
   }
@@ -259,7 +260,7 @@ export class FunctionRunner {
     if (size === undefined) {
       for (const known of this.#sizes.keys())
         if (this.#options.host.stored(known) === undefined) this.#sizes.delete(known);
-      size = new CallSize(options instanceof Error ? undefined : options?.batch_size);
+      size = new CallSize(options instanceof Error ? undefined : options.batch_size);
       this.#sizes.set(context, size);
     }
     return size;

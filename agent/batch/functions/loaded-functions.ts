@@ -1,27 +1,23 @@
 /**
- * The functions of a node. Decides which functions are loaded, unloads one to make room for another, and remembers
- * which functions failed.
+ * The functions of a node. Decides which functions are loaded, on which GPUs, and which one is unloaded for another.
+ * Remembers which functions failed.
  */
 
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { removeStaleDirectories } from './function-directory.ts';
-import type { FunctionOptions } from './function-options.ts';
-import { type FunctionLimits, FunctionProcess } from './function-process.ts';
-
-export interface FunctionCode {
-  context: string;
-  name?: string;
-  code: string;
-  /** Parsed from the code; or why it cannot be parsed. Absent: the defaults. */
-  options?: FunctionOptions | Error;
-}
+import type { FunctionProcess } from './function-process.ts';
+import { type FunctionCode, type FunctionStarter, LoadError } from './function-starter.ts';
 
 interface HostOptions {
-  limits: FunctionLimits;
-  env: Readonly<Record<string, string | undefined>>;
-  /** Maximum number of functions that are loaded concurrently. One GPU rarely holds two models. */
+  starter: Pick<FunctionStarter, 'start' | 'close'>;
+  /** Maximum number of processes that are loaded concurrently. */
   loadedMax: number;
+  /**
+   * Names of this node's GPUs, as CUDA_VISIBLE_DEVICES takes them. Each process gets one of them, or as many as its
+   * function declares. Empty: processes see what the agent sees.
+   */
+  gpus: readonly string[];
   /** Parent directory of the functions' temporary directories. */
   temporary: string;
   /** Time after which an unused function is unloaded. Default: ten minutes. */
@@ -31,14 +27,23 @@ interface HostOptions {
 }
 
 interface Loaded {
-  process: FunctionProcess;
+  context: string;
+  /** Undefined while its packages are prepared. */
+  process: FunctionProcess | undefined;
   state: 'loading' | 'ready';
-  users: number;
+  /** True while a call, or the loading, uses it. */
+  inUse: boolean;
+  gpus: readonly string[];
   usedMs: number;
 }
 
 /** A function that is unused for this long is unloaded, because it uses a GPU. */
 const IDLE_MS = 600_000;
+/**
+ * A process that is unused for this long is unloaded for a second process of another function. With a shorter time, a
+ * function would be unloaded between two of its leases.
+ */
+const SPARE_MS = 60_000;
 const POLL_MS = 5_000;
 /** Maximum number of stored code files; the oldest is dropped. */
 const STORED_MAX = 32;
@@ -46,17 +51,10 @@ const STORED_MAX = 32;
 const BROKEN_MS = { first: 2_000, most: 600_000 };
 const BROKEN_MAX = 64;
 
-/** The function could not be loaded. */
-export class LoadError extends Error {
-  constructor(why: string) {
-    super(why);
-    this.name = 'LoadError';
-  }
-}
-
 export class LoadedFunctions {
   readonly #options: HostOptions;
-  readonly #loaded = new Map<string, Loaded>();
+  /** At most `loadedMax`. A function may have several processes, each with its own GPUs. */
+  readonly #loaded = new Set<Loaded>();
   /** Code files by context, the most recently used last. At most STORED_MAX, each at most half a MiB. */
   readonly #stored = new Map<string, FunctionCode>();
   /** Functions that failed, by context. At most BROKEN_MAX. */
@@ -74,8 +72,9 @@ export class LoadedFunctions {
 
   get held(): NodeContexts {
     const now = this.#options.now();
-    const inState = (state: Loaded['state']) =>
-      [...this.#loaded].filter(([, one]) => one.state === state).map(([context]) => context);
+    const inState = (state: Loaded['state']) => [
+      ...new Set([...this.#loaded].filter((one) => one.state === state).map(({ context }) => context)),
+    ];
     return {
       ready: inState('ready'),
       loading: inState('loading'),
@@ -96,32 +95,32 @@ export class LoadedFunctions {
   }
 
   /**
-   * Returns the loaded function for one call. Waits while another call uses it. If too many functions are loaded, waits
-   * until another one can be unloaded. The caller must give the function back with `release`.
+   * Returns a loaded process of the function for one call, because a process runs one call at a time. If all of them are
+   * in use, loads another one on free GPUs, or waits. The caller must give the process back with `release`.
    * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {
+    const wanted = this.#gpusOf(code);
     for (;;) {
       if (this.#closed) throw new LoadError('the agent is stopping');
-      const known = this.#loaded.get(code.context);
-      // A process runs one call at a time. A second concurrent call would get the answer to the first call.
-      if (known?.state === 'ready' && known.users === 0 && known.process.broken === undefined) {
-        known.users += 1;
-        return known.process;
+      const own = [...this.#loaded].filter(({ context, inUse }) => context === code.context && !inUse);
+      for (const one of own) {
+        const { process } = one;
+        if (process === undefined || process.broken !== undefined) continue;
+        one.inUse = true;
+        return process;
       }
-      const full = this.#loaded.size >= this.#options.loadedMax;
-      if (known === undefined && !full) return this.#start(code);
-      // Unload the function itself if it is broken, otherwise the least recently used one.
-      const leaving = known === undefined ? this.#leastUsed() : ([code.context, known] as const);
-      if (leaving?.[1].users === 0) await this.#stop(...leaving);
-      else await new Promise<void>((resolve) => this.#freed.add(resolve));
+      const [broken] = own;
+      if (broken !== undefined) await this.#stop(broken);
+      else if (this.#fits(wanted)) return this.#start(code, wanted);
+      else await this.#makeRoom(code);
     }
   }
 
-  release(context: string): void {
-    const known = this.#loaded.get(context);
+  release(process: FunctionProcess): void {
+    const known = [...this.#loaded].find((one) => one.process === process);
     if (known === undefined) return;
-    known.users -= 1;
+    known.inUse = false;
     known.usedMs = this.#options.now();
     this.#reportFreed();
   }
@@ -144,56 +143,78 @@ export class LoadedFunctions {
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#pollTimer);
+    this.#options.starter.close();
     this.#reportFreed();
-    await Promise.all([...this.#loaded].map(([context, one]) => this.#stop(context, one)));
+    await Promise.all([...this.#loaded].map((one) => this.#stop(one)));
   }
 
-  async #start(code: FunctionCode): Promise<FunctionProcess> {
-    const { env, temporary, log, now } = this.#options;
-    const { context, name } = code;
-    const limits = this.#limitsOf(code);
-    const process = new FunctionProcess({ limits, env, temporary, code: code.code, name, log });
-    const loaded: Loaded = { process, state: 'loading', users: 1, usedMs: now() };
-    this.#loaded.set(context, loaded);
-    log(`function ${context.slice(0, 12)}: loading`);
-    const began = now();
-    const why = await process.load();
-    if (why !== undefined) {
-      log(`function ${context.slice(0, 12)}: could not be loaded: ${why}`);
-      await this.#stop(context, loaded);
-      throw new LoadError(why);
-    }
-    loaded.state = 'ready';
-    log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s`);
-    this.#reportFreed();
-    return process;
+  /** The number of GPUs of each process. @throws LoadError if this node has fewer */
+  #gpusOf({ options }: FunctionCode): number {
+    const { length } = this.#options.gpus;
+    const declared = options instanceof Error ? undefined : options.gpus;
+    const wanted = declared ?? Math.min(1, length);
+    if (wanted <= length) return wanted;
+    throw new LoadError(
+      `the function declares ${wanted} GPUs for each process, and this node has ${length}: declare fewer, or require=… that names nodes with more`,
+    );
   }
 
-  /** The function's limits, within those of the node. @throws LoadError */
-  #limitsOf({ options }: FunctionCode): FunctionLimits {
-    const { limits } = this.#options;
-    if (options instanceof Error) throw new LoadError(options.message);
-    const { memory_bytes: memoryBytes = limits.memoryBytes, timeout_s: seconds } = options ?? {};
-    if (memoryBytes > limits.memoryBytes)
-      throw new LoadError(
-        `the function declares ${mib(memoryBytes)} MiB of memory, and this node allows ${mib(limits.memoryBytes)} MiB (--functions-memory)`,
-      );
-    const timeoutMs = seconds === undefined ? Number.POSITIVE_INFINITY : seconds * 1_000;
-    return {
-      python: limits.python,
-      memoryBytes,
-      loadMs: Math.min(limits.loadMs, timeoutMs),
-      callMs: Math.min(limits.callMs, timeoutMs),
+  get #freeGpus(): string[] {
+    const used = new Set([...this.#loaded].flatMap(({ gpus }) => gpus));
+    return this.#options.gpus.filter((name) => !used.has(name));
+  }
+
+  #fits(gpus: number): boolean {
+    return this.#loaded.size < this.#options.loadedMax && this.#freeGpus.length >= gpus;
+  }
+
+  /** Unloads an unused process of another function, or waits until a process is given back. */
+  async #makeRoom({ context }: FunctionCode): Promise<void> {
+    const hasOwn = [...this.#loaded].some((one) => one.context === context);
+    const unusedMs = hasOwn ? SPARE_MS : 0;
+    const now = this.#options.now();
+    const [leaving] = [...this.#loaded]
+      .filter(({ inUse, usedMs }) => !inUse && now - usedMs >= unusedMs)
+      .sort((a, b) => a.usedMs - b.usedMs);
+    if (leaving !== undefined) await this.#stop(leaving);
+    else await new Promise<void>((resolve) => this.#freed.add(resolve));
+  }
+
+  async #start(code: FunctionCode, gpus: number): Promise<FunctionProcess> {
+    const { starter, log, now } = this.#options;
+    const { context } = code;
+    const own = this.#options.gpus.length === 0 ? [] : this.#freeGpus.slice(0, gpus);
+    const loaded: Loaded = {
+      context,
+      process: undefined,
+      state: 'loading',
+      inUse: true,
+      gpus: own,
+      usedMs: now(),
     };
+    this.#loaded.add(loaded);
+    const on = own.length === 0 ? '' : ` on ${own.join(', ')}`;
+    log(`function ${context.slice(0, 12)}: loading${on}`);
+    const began = now();
+    try {
+      const process = await starter.start(code, this.#options.gpus.length === 0 ? undefined : own);
+      loaded.process = process;
+      const why = this.#closed ? 'the agent is stopping' : await process.load();
+      if (why !== undefined) throw new LoadError(why);
+      loaded.state = 'ready';
+      log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s${on}`);
+      this.#reportFreed();
+      return process;
+    } catch (error) {
+      if (error instanceof LoadError) log(`function ${context.slice(0, 12)}: could not be loaded: ${error.message}`);
+      await this.#stop(loaded);
+      throw error;
+    }
   }
 
-  #leastUsed(): readonly [string, Loaded] | undefined {
-    return [...this.#loaded].filter(([, { users }]) => users === 0).sort(([, a], [, b]) => a.usedMs - b.usedMs)[0];
-  }
-
-  async #stop(context: string, loaded: Loaded): Promise<void> {
-    await loaded.process.stop();
-    if (this.#loaded.get(context) === loaded) this.#loaded.delete(context);
+  async #stop(loaded: Loaded): Promise<void> {
+    await loaded.process?.stop();
+    this.#loaded.delete(loaded);
     this.#reportFreed();
   }
 
@@ -204,12 +225,8 @@ export class LoadedFunctions {
 
   #stopIdle(): void {
     const { idleMs = IDLE_MS, now, log } = this.#options;
-    for (const [context, one] of this.#loaded)
-      if (one.users === 0 && (one.process.broken !== undefined || now() - one.usedMs >= idleMs))
-        inBackground('functions', this.#stop(context, one), log);
+    for (const one of this.#loaded)
+      if (!one.inUse && (one.process?.broken !== undefined || now() - one.usedMs >= idleMs))
+        inBackground('functions', this.#stop(one), log);
   }
-}
-
-function mib(bytes: number): number {
-  return Math.floor(bytes / 2 ** 20);
 }

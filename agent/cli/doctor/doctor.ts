@@ -22,7 +22,7 @@ import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/open-websocket.ts';
 import type { CommandContext } from '../command-context.ts';
 import { checkGateway } from './gateway-check.ts';
-import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
+import { checkEngine, checkFunctions, checkGpus, checkJob, checkState } from './host-checks.ts';
 
 const TOKEN = /^otela-join-[\w-]{43}$/;
 
@@ -36,7 +36,7 @@ Shows what would prevent an agent from running here, and how to fix it. It does 
   otela-agent doctor --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
 
 Checks the settings, the connection to each gateway (including proxies), the clock, the file of the join token, GPUs, the Slurm job,
-the program or address of the engine, and the state directory. Exit code: 0 if it found no problem, 70 otherwise.`,
+the program or address of the engine, the Python and the sandbox of functions, and the state directory. Exit code: 0 if it found no problem, 70 otherwise.`,
   flags: FLAGS,
   run: doctorCommand,
 };
@@ -80,7 +80,8 @@ async function checkConfig(config: StartConfig, env: Env): Promise<CheckResult[]
   const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxyUrl(relay, authority(gateway), token);
   const ways = await checkWays(gateways, env, relayTo);
   const warnings = config.warnings.map((warning) => checkWarning('settings', warning, 'Works, but fix it.'));
-  return [...warnings, ...ways, checkToken(token), await checkEngine(config, env)];
+  const functions = config.functions === undefined ? [] : await checkFunctions(config.functions, env, toolRunner(env));
+  return [...warnings, ...ways, checkToken(token), await checkEngine(config, env), ...functions];
 }
 
 function checkToken(token: string): CheckResult {

@@ -1,9 +1,13 @@
 /** Checks this machine for an agent's needs: GPUs, a job, an engine, a place for its state. */
+import { tmpdir } from 'node:os';
 import { dirname } from 'node:path';
 import { detectBatchJob } from '../../../node/batch-systems/detect.ts';
 import type { ServedModel } from '../../../shared/lattice/node-record.ts';
 import { type CheckResult, checkFailed, checkPassed, checkWarning } from '../../../shared/terminal/check-result.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
+import { sandboxFault } from '../../batch/functions/function-sandbox.ts';
+import { findInterpreter } from '../../batch/functions/python-interpreter.ts';
+import type { FunctionsConfig } from '../../config/functions-config.ts';
 import type { Env } from '../../config/setting.ts';
 import type { StartConfig } from '../../config/start-config.ts';
 import { applyFacts, type ModelFact } from '../../engine/declared-model-facts.ts';
@@ -120,4 +124,28 @@ export function checkState(env: Env): CheckResult {
     const why = errorText(error);
     return checkFailed('state', why, 'Set TMPDIR to a directory that belongs to you and has free space.');
   }
+}
+
+/** Checks what functions need: Python, and the sandbox. */
+export async function checkFunctions(
+  { limits, sandbox }: FunctionsConfig,
+  env: Env,
+  run: RunTool,
+): Promise<CheckResult[]> {
+  const interpreter = await findInterpreter(limits.python, undefined, run);
+  const python =
+    typeof interpreter === 'string'
+      ? checkFailed('functions', `Python: ${interpreter}`, 'Install Python, or name it with --functions-python.')
+      : checkPassed('functions', `Python ${interpreter.version} at ${interpreter.executable}`);
+  if (sandbox === 'off')
+    return [
+      python,
+      checkWarning('sandbox', 'off: functions have all rights of this user', 'Remove --functions-sandbox off.'),
+    ];
+  const fault = await sandboxFault(run, env.TMPDIR ?? tmpdir()).catch(errorText);
+  if (fault === undefined) return [python, checkPassed('sandbox', 'the kernel allows it')];
+  const check = sandbox === 'required' ? checkFailed : checkWarning;
+  const fix =
+    'Install util-linux, and let users create namespaces (sysctl user.max_user_namespaces, and kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu). In a container, allow an unmasked /proc.';
+  return [python, check('sandbox', `functions have all rights of this user: ${fault}`, fix)];
 }

@@ -1,10 +1,9 @@
 /** What a function can do to the agent that hosts it, with a real Python. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FunctionLimits, FunctionProcess } from '../../../agent/batch/functions/function-process.ts';
-import { LoadError, LoadedFunctions } from '../../../agent/batch/functions/loaded-functions.ts';
 import { promise } from '../../support/patience.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
 
@@ -157,92 +156,6 @@ client = opentela.Client()
     expect(await made.call(['1'])).toMatchObject({ kind: 'outputs', outputs: ['42'] });
     const { loaded } = await started(code);
     expect(loaded).toContain("No module named 'opentela.extra'");
-  });
-});
-
-describe('the functions of a node', () => {
-  const PID =
-    'import os\ndef load():\n    return os.getpid()\ndef infer(state, lines):\n    return [state for _ in lines]\n';
-  async function hostOf(loadedMax: number, idleMs = 600_000) {
-    const temporary = await temporaryDirectory('functions');
-    const clock = { ms: 0 };
-    const host = new LoadedFunctions({
-      limits: LIMITS,
-      env: { PATH: process.env.PATH },
-      loadedMax,
-      temporary,
-      idleMs,
-      now: () => clock.ms,
-      log: () => {},
-    });
-    ends.push(() => host.close());
-    return { host, temporary, clock };
-  }
-  const use = async (host: LoadedFunctions, context: string) => {
-    const found = await host.acquire({ context, code: PID });
-    const answer = await found.call(['0']);
-    host.release(context);
-    return answer.kind === 'outputs' ? answer.outputs[0] : answer;
-  };
-
-  it('two leases of one function take turns: each call gets its own answer, also where another place is free', async () => {
-    const { host } = await hostOf(2);
-    const [a, b, c] = await Promise.all([use(host, 'a'), use(host, 'a'), use(host, 'a')]);
-    expect(a).toEqual(expect.any(String));
-    expect([b, c]).toEqual([a, a]);
-  });
-
-  it('stay loaded; the one that was used longest ago goes for a new one', async () => {
-    const { host, clock } = await hostOf(2);
-    const a = await use(host, 'a');
-    clock.ms = 1;
-    await use(host, 'b');
-    clock.ms = 2;
-    expect(await use(host, 'a')).toBe(a);
-    clock.ms = 3;
-    await use(host, 'c');
-    expect(host.held.ready).toEqual(['a', 'c']);
-    expect(await use(host, 'a')).toBe(a);
-  });
-
-  it('are not taken from a lease that uses them: the next one waits', async () => {
-    const { host } = await hostOf(1);
-    await host.acquire({ context: 'a', code: PID });
-    const next = host.acquire({ context: 'b', code: PID });
-    expect(await Promise.race([next.then(() => 'b'), new Promise((r) => setTimeout(() => r('waits'), 300))])).toBe(
-      'waits',
-    );
-    host.release('a');
-    await next;
-    expect(host.held.ready).toEqual(['b']);
-  });
-
-  it('rest after a failure, twice as long each time, and are loaded anew after a crash', async () => {
-    const { host, clock } = await hostOf(1);
-    await expect(
-      host.acquire({ context: 'bad', code: 'def load():\n    raise OSError(1)\ndef infer(s, l): return l' }),
-    ).rejects.toThrow(LoadError);
-    host.setBroken('bad');
-    expect(host.held.broken).toEqual(['bad']);
-    clock.ms = 2_000;
-    expect(host.held.broken).toEqual([]);
-    host.setBroken('bad');
-    clock.ms += 3_999;
-    expect(host.held.broken).toEqual(['bad']);
-    const first = await host.acquire({ context: 'a', code: PID });
-    await first.stop();
-    host.release('a');
-    expect(await use(host, 'a')).toMatch(/^\d+$/);
-  });
-
-  it('that an agent left which was killed are removed by the next one; those of a living one stay', async () => {
-    const temporary = await temporaryDirectory('functions');
-    const dead = execFileSync('sh', ['-c', 'echo $$'], { encoding: 'utf8' }).trim();
-    for (const pid of [dead, String(process.ppid)]) mkdirSync(join(temporary, `otela-function-${pid}-abc`));
-    const host = new LoadedFunctions({ limits: LIMITS, env: {}, loadedMax: 1, temporary, now: () => 0, log: () => {} });
-    await host.close();
-    expect(existsSync(join(temporary, `otela-function-${dead}-abc`))).toBe(false);
-    expect(existsSync(join(temporary, `otela-function-${process.ppid}-abc`))).toBe(true);
   });
 });
 

@@ -2,10 +2,14 @@
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
+import { FunctionPackages } from '../../../agent/batch/functions/function-packages.ts';
 import { FunctionRunner } from '../../../agent/batch/functions/function-runner.ts';
+import { FunctionStarter } from '../../../agent/batch/functions/function-starter.ts';
 import { LoadedFunctions } from '../../../agent/batch/functions/loaded-functions.ts';
+import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { contextMessage } from '../../../shared/batch/function-context.ts';
 import { labTicket } from '../support/fake-admission.ts';
@@ -38,7 +42,26 @@ async function leased(context: string, refusals = 0) {
   const lines: string[] = [];
   const log = (line: string) => void lines.push(line);
   const limits = { python: 'python3', loadMs: 60_000, callMs: 60_000, memoryBytes: 2 ** 30 };
-  const host = new LoadedFunctions({ limits, env: {}, loadedMax: 1, temporary: scratch(), now: () => 0, log });
+  const temporary = scratch();
+  const run = toolRunner({ PATH: process.env.PATH });
+  const packages = new FunctionPackages({
+    directory: join(temporary, 'packages'),
+    env: {},
+    run,
+    limits: { installMs: 60_000, memoryBytes: 2 ** 30 },
+    log,
+  });
+  const starter = new FunctionStarter({
+    limits,
+    env: {},
+    temporary,
+    run,
+    packages,
+    sandbox: undefined,
+    weights: () => undefined,
+    log,
+  });
+  const host = new LoadedFunctions({ starter, loadedMax: 1, gpus: [], temporary, now: () => 0, log });
   const runner = new FunctionRunner({
     gateways: () => [url],
     open: () => new BatchGatewayClient(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined),

@@ -28,12 +28,12 @@ interface Place {
 }
 
 /** A gateway with a node that runs functions. */
-async function place(): Promise<Place> {
+async function place(...args: string[]): Promise<Place> {
   const gateway = await Gateway.start();
   const project = await gateway.createProject('claims');
   const key = await gateway.createKey('claims', { project_id: project });
   const token = await gateway.createJoinToken();
-  await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project] });
+  await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project, ...args] });
   const env = {
     PATH: process.env.PATH ?? '',
     PYTHONPATH: join(ROOT, 'clients/python'),
@@ -61,6 +61,9 @@ it('the client’s example runs on the nodes, and its module is not needed there
   expect(stdout.trim()).toBe("['SUPPORTED', 'REFUTED']");
 });
 
+/** Functions that write into a test's directory. */
+const OPEN = ['--functions-sandbox', 'off'];
+
 /** Calls write one file each, so that a test sees how often an input ran. Input 5 waits for a file `gate`. */
 const COUNTED = `
 import os, sys, time, uuid, opentela
@@ -75,7 +78,7 @@ def f(folder, x):
 `;
 
 it('results come while the run continues; a killed script’s run continues, and the same script computes only what is missing', async () => {
-  const at = await place();
+  const at = await place(...OPEN);
   const main = `${COUNTED}
 if __name__ == "__main__":
     folder = sys.argv[1]
@@ -148,7 +151,7 @@ if __name__ == "__main__":
 });
 
 it('results of a running batch are for its owner, from a position on', async () => {
-  const at = await place();
+  const at = await place(...OPEN);
   const main = `${COUNTED}
 if __name__ == "__main__":
     client = opentela.Client()

@@ -1,0 +1,160 @@
+/** Starts processes of functions: with the Python and the packages that they declare, on their GPUs, in the sandbox. */
+import { join } from 'node:path';
+import { errorText } from '../../../shared/text/error-text.ts';
+import { parseSource, sourceText } from '../../../shared/weights/weights-source.ts';
+import type { RunTool } from '../../host/run-tool.ts';
+import type { FunctionOptions } from './function-options.ts';
+import type { FunctionPackages } from './function-packages.ts';
+import { type FunctionLimits, FunctionProcess } from './function-process.ts';
+import type { FunctionSandbox } from './function-sandbox.ts';
+import { findInterpreter } from './python-interpreter.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+export interface FunctionCode {
+  context: string;
+  name?: string;
+  code: string;
+  /** `project:ID`, `user:ID` or `key:ID`. */
+  owner: string;
+  /** Parsed from the code; or why it cannot be parsed. */
+  options: FunctionOptions | Error;
+}
+
+interface StarterOptions {
+  limits: FunctionLimits;
+  env: Env;
+  /** Parent directory of the functions' temporary directories. */
+  temporary: string;
+  run: RunTool;
+  packages: FunctionPackages;
+  /** Undefined: the processes run with all rights of the agent's user. */
+  sandbox: FunctionSandbox | undefined;
+  /** Returns the store of weights of this node; undefined: it has none, and functions load their weights themselves. */
+  weights(): NodeWeights | undefined;
+  log(line: string): void;
+}
+
+interface NodeWeights {
+  /** In the layout of a Hugging Face cache. */
+  directory: string;
+  /** Copies weights to the directory, from other nodes or from their source. */
+  pull(source: string): Promise<void>;
+}
+
+/** Variables that name files or directories which a function reads. */
+const READ_VARIABLES = [
+  'HF_HUB_CACHE',
+  'HF_DATASETS_CACHE',
+  'TORCH_HOME',
+  'CUDA_HOME',
+  'SSL_CERT_FILE',
+  'REQUESTS_CA_BUNDLE',
+] as const;
+
+/** The function could not be loaded. */
+export class LoadError extends Error {
+  constructor(why: string) {
+    super(why);
+    this.name = 'LoadError';
+  }
+}
+
+export class FunctionStarter {
+  readonly #options: StarterOptions;
+
+  constructor(options: StarterOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Starts a process, which is not loaded yet.
+   * @param gpus names of its GPUs, as CUDA_VISIBLE_DEVICES takes them; undefined: the agent's variable
+   * @throws LoadError
+   */
+  async start(code: FunctionCode, gpus: readonly string[] | undefined): Promise<FunctionProcess> {
+    const { temporary, run, packages, sandbox, log } = this.#options;
+    const limits = this.#limitsOf(code);
+    const options = code.options instanceof Error ? undefined : code.options;
+    const interpreter = await findInterpreter(limits.python, options?.python, run);
+    if (typeof interpreter === 'string') throw new LoadError(`Python: ${interpreter}`);
+    const installed = await packages
+      .prepare(code.owner, options?.requirements ?? [], interpreter)
+      .catch((error: unknown) => {
+        throw new LoadError(error instanceof Error ? error.message : String(error));
+      });
+    const env = await this.#withWeights(options?.weights ?? []);
+    const shown = [interpreter.executable, ...interpreter.prefixes, ...readPaths(env), ...optional(installed)];
+    return new FunctionProcess({
+      limits: { ...limits, python: interpreter.executable },
+      env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
+      packages: installed,
+      temporary,
+      code: code.code,
+      name: code.name,
+      ...(sandbox && { wrap: (command, directory) => sandbox.wrap(command, { directory, shown }) }),
+      log,
+    });
+  }
+
+  /** Ends what `start` waits for. */
+  close(): void {
+    this.#options.packages.close();
+  }
+
+  /**
+   * Copies weights of the hub to this node, and returns the variables with which they are found. A function cannot name
+   * other sources, such as a directory, because the agent reads them with its rights.
+   * @throws LoadError
+   */
+  async #withWeights(names: readonly string[]): Promise<Env> {
+    const { env, weights } = this.#options;
+    const sources = names.map((name) => {
+      const source = parseSource(`hub:${name}`);
+      if (source === undefined)
+        throw new LoadError(`weights: "${name}" is not a repository of the hub, such as Qwen/Qwen3-8B@main`);
+      return sourceText(source);
+    });
+    const store = weights();
+    if (sources.length === 0 || store === undefined) return env;
+    for (const source of sources)
+      await store.pull(source).catch((error: unknown) => {
+        throw new LoadError(`the weights ${source} could not be copied to this node: ${errorText(error)}`);
+      });
+    return { ...env, HF_HUB_CACHE: store.directory, HF_HUB_OFFLINE: '1' };
+  }
+
+  /** The function's limits, within those of the node. @throws LoadError */
+  #limitsOf({ options }: FunctionCode): FunctionLimits {
+    const { limits } = this.#options;
+    if (options instanceof Error) throw new LoadError(options.message);
+    const { memory_bytes: memoryBytes = limits.memoryBytes, timeout_s: seconds } = options;
+    if (memoryBytes > limits.memoryBytes)
+      throw new LoadError(
+        `the function declares ${mib(memoryBytes)} MiB of memory, and this node allows ${mib(limits.memoryBytes)} MiB (--functions-memory)`,
+      );
+    const timeoutMs = seconds === undefined ? Number.POSITIVE_INFINITY : seconds * 1_000;
+    return {
+      python: limits.python,
+      memoryBytes,
+      loadMs: Math.min(limits.loadMs, timeoutMs),
+      callMs: Math.min(limits.callMs, timeoutMs),
+    };
+  }
+}
+
+/** Paths that functions read, apart from Python. The token that Hugging Face stores in HF_HOME is not among them. */
+function readPaths(env: Env): string[] {
+  const { HF_HOME: hub, LD_LIBRARY_PATH: libraries = '' } = env;
+  return [
+    ...READ_VARIABLES.flatMap((name) => optional(env[name])),
+    ...(hub === undefined ? [] : ['hub', 'datasets', 'modules'].map((name) => join(hub, name))),
+    ...libraries.split(':'),
+  ];
+}
+
+const optional = (value: string | undefined): string[] => (value === undefined ? [] : [value]);
+
+function mib(bytes: number): number {
+  return Math.floor(bytes / 2 ** 20);
+}
