@@ -6,7 +6,7 @@ export interface CatalogueModel {
   id: string;
   serving: number;
   loading: number;
-  /** Nodes whose engine sleeps: a request wakes it. */
+  /** Nodes with a sleeping engine, which a request wakes. */
   asleep: number;
   silent: number;
   nodes: Node[];

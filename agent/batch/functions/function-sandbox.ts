@@ -8,7 +8,7 @@ import type { RunTool } from '../../host/run-tool.ts';
 import { makeFunctionDirectory, removeFunctionDirectory } from './function-directory.ts';
 
 /**
- * Runs in the new namespaces, where it may mount. It replaces each hidden directory by an empty one, puts the shown paths
+ * Runs in the new namespaces, in which it may mount. It replaces each hidden directory by an empty one, puts the shown paths
  * back in (all but the function's directory read-only), hides single files, drops the right to mount, and runs the
  * program. What it mounted cannot be unmounted by the program.
  */
