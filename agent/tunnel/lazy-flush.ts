@@ -1,31 +1,24 @@
-/** How long an acknowledgment waits so that it can share a message with a response. The gateway allows a second. */
-const LAZY_MS = 5;
+import type { LinkPort } from '../../shared/wire/link.ts';
 
 /**
- * Decides when frames that may wait are sent. A timer wakes the process even if it was cleared, because Node does not
- * stop libuv's timer. So while other messages take the frames along in time, no timer is set. If a message then comes
- * later than that, the owner's next tick sends the frames, and a timer sends the next ones.
+ * Maximum wait of a frame that may share a message with a later one, such as ACCEPT with the head of a quick response.
+ * It is short against the second within which the other end expects ACCEPT.
  */
-export class LazyFlush {
-  #timer: NodeJS.Timeout | undefined;
-  /** When the oldest frame that waits was written. */
-  #since: number | undefined;
-  /** True if the last frames that waited were sent with others in time. */
-  #isPrompt = false;
+const LAZY_MS = 50;
 
-  later(flush: () => void): void {
-    this.#since ??= performance.now();
-    if (this.#isPrompt) return;
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
+/**
+ * Returns a port's `later`. One timer serves all frames, so it wakes the process at most 20 times a second, however many
+ * requests arrive. Canceling the timer when a message takes the frames along would save nothing, because Node leaves the
+ * timer of libuv armed.
+ */
+export function lazyFlush(): NonNullable<LinkPort['later']> {
+  let isSet = false;
+  return (flush) => {
+    if (isSet) return;
+    isSet = true;
+    setTimeout(() => {
+      isSet = false;
       flush();
     }, LAZY_MS);
-  }
-
-  /** Call when a message is sent: it contains the frames that waited. */
-  sent(): void {
-    if (this.#since === undefined) return;
-    this.#isPrompt = performance.now() - this.#since < LAZY_MS;
-    this.#since = undefined;
-  }
+  };
 }

@@ -100,7 +100,6 @@ class GatewayTunnel implements Tunnel {
 
   #tick(): void {
     this.#requests.tick(waitClock.now());
-    this.#link?.flush(); // sends the frames for which `LazyFlush` sets no timer
     const lost = this.#requests.running === 0 ? (this.#link?.reclaim() ?? 0) : 0;
     if (lost !== 0) this.#options.log(lostCreditText(`gateway ${this.#options.gateway.host}`, lost));
   }

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
-import { LazyFlush } from './lazy-flush.ts';
+import { lazyFlush } from './lazy-flush.ts';
 import { MaskedFrameWriter } from './masked-frame-writer.ts';
 
 /**
@@ -19,7 +19,6 @@ const BUSY_BYTES = 256 * 1024;
 export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
   const frames = new MaskedFrameWriter();
   let busy = false;
-  const lazy = new LazyFlush();
   const written = (): void => {
     if (!busy || raw.writableLength >= BUSY_BYTES / 2) return;
     busy = false;
@@ -28,7 +27,6 @@ export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () =>
   return {
     send: (message) => {
       if (socket.readyState !== socket.OPEN) return; // no frame may follow a close frame
-      lazy.sent();
       const { frame, release } = frames.make(message);
       raw.write(frame, () => {
         release();
@@ -42,6 +40,6 @@ export function websocketLinkPort(socket: WebSocket, raw: Socket, onDrain: () =>
     // Runs when all sockets were read in this turn of the event loop. So all frames that answer those reads share a
     // message.
     schedule: (flush) => setImmediate(flush),
-    later: (flush) => lazy.later(flush),
+    later: lazyFlush(),
   };
 }

@@ -6,6 +6,7 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
+import { lazyFlush } from '../../tunnel/lazy-flush.ts';
 import type { StreamFrame } from '../requests/request-channel.ts';
 import type { ChannelPeer, ProvenConnection } from './accept-channel.ts';
 import {
@@ -31,9 +32,6 @@ const BUSY_BYTES = 256 * 1024;
  * a peer still gets probes, and does not look unreachable, while our requests fill the socket.
  */
 const SMALL_BYTES = 1024;
-
-/** Maximum wait of a frame that may share a message with the next frame. */
-const LAZY_MS = 5;
 
 /** Time for the peer to close its end after this end closed the channel. */
 const LINGER_MS = 1_000;
@@ -72,7 +70,6 @@ export class Channel {
   readonly #reader = new MessageReader(MESSAGE_MAX_BYTES);
   readonly #gossipBytes: TokenBucket;
   readonly #gossipFrames: TokenBucket;
-  #lazy: NodeJS.Timeout | undefined;
   #busy = false;
   #finished = false;
 
@@ -136,12 +133,7 @@ export class Channel {
       busy: () => this.#busy,
       stuck: () => setImmediate(() => this.destroy('the peer does not read')),
       schedule: (flush) => setImmediate(flush),
-      later: (flush) => {
-        this.#lazy ??= setTimeout(() => {
-          this.#lazy = undefined;
-          flush();
-        }, LAZY_MS);
-      },
+      later: lazyFlush(),
     };
   }
 
@@ -236,7 +228,6 @@ export class Channel {
   #finish(reason: string, clean: boolean): void {
     if (this.#finished) return;
     this.#finished = true;
-    clearTimeout(this.#lazy);
     this.link.close();
     this.#socket.end();
     const linger = setTimeout(() => this.#socket.destroy(), LINGER_MS);
