@@ -135,7 +135,7 @@ export class CircuitObject extends GatewayObject {
     return response;
   }
 
-  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | Uint8Array): void {
     const end = [this.#caller, this.#called].find((one) => one?.socket === socket);
     if (end === undefined || this.#finished) return;
     try {
@@ -148,7 +148,7 @@ export class CircuitObject extends GatewayObject {
     }
   }
 
-  #prove(end: End, message: string | ArrayBuffer): void {
+  #prove(end: End, message: string | Uint8Array): void {
     const hello = readHello(message);
     if (hello === undefined || !verifyHello(end.ticket, end, hello))
       throw new WireError('bad_state', 'the proof is not signed with the key of the ticket’s session');
@@ -181,7 +181,7 @@ export class CircuitObject extends GatewayObject {
     );
   }
 
-  #pass(from: End, message: string | ArrayBuffer): void {
+  #pass(from: End, message: string | Uint8Array): void {
     const to = from === this.#caller ? this.#called : this.#caller;
     if (to === undefined) return;
     this.#received();
@@ -191,7 +191,7 @@ export class CircuitObject extends GatewayObject {
     if (to.unasked + to.asked.length * CIRCUIT_STEP_BYTES > CIRCUIT_WINDOW_BYTES + CIRCUIT_STEP_BYTES)
       throw new WireError('too_large', 'an end sent more bytes than it was granted');
     if (this.#bytes > CIRCUIT_BYTES) return this.#end('the circuit reached its maximum number of bytes');
-    to.socket.send(new Uint8Array(message));
+    to.socket.send(message);
     for (; to.unasked >= CIRCUIT_STEP_BYTES; to.unasked -= CIRCUIT_STEP_BYTES) {
       const nonce = hex(crypto.getRandomValues(new Uint8Array(8)));
       to.asked.push(nonce);

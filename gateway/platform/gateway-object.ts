@@ -16,7 +16,8 @@ export abstract class GatewayObject {
 export interface ObjectHandlers {
   fetch?(request: Request): Response | Promise<Response>;
   alarm?(): void | Promise<void>;
-  webSocketMessage?(socket: ObjectSocket, message: string | ArrayBuffer): void;
+  /** A binary `message` is a view of memory that the host does not write again, and that may contain other messages. */
+  webSocketMessage?(socket: ObjectSocket, message: string | Uint8Array): void;
   webSocketClose?(socket: ObjectSocket): void;
   webSocketError?(socket: ObjectSocket): void;
 }

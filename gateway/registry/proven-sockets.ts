@@ -129,7 +129,7 @@ export abstract class ProvenSockets<P extends Peer> {
    * Reads the answer to the challenge. Returns it if the socket has become its session's active socket.
    * @throws WireError
    */
-  protected prove(peer: P, message: string | ArrayBuffer): Hello | undefined {
+  protected prove(peer: P, message: string | Uint8Array): Hello | undefined {
     const hello = readHello(message);
     return hello !== undefined && this.#activate(peer, hello) ? hello : undefined;
   }
@@ -197,12 +197,12 @@ export function ticketOf({ ticket }: Pick<SocketAttachment, 'ticket'>): Ticket {
  * Reads the first message. An unproven peer may send only hello, and must not use up the session's own frame limits.
  * Undefined: there is no frame. @throws WireError
  */
-export function readHello(message: string | ArrayBuffer): Hello | undefined {
+export function readHello(message: string | Uint8Array): Hello | undefined {
   if (typeof message === 'string') throw new WireError('bad_frame', 'a text message is not a frame');
   if (message.byteLength > MESSAGE_MAX_BYTES)
     throw new WireError('too_large', `message of ${message.byteLength} bytes`);
   let hello: Hello | undefined;
-  readFrames(new Uint8Array(message), (frame) => {
+  readFrames(message, (frame) => {
     if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the welcome`);
     hello = frame;
   });

@@ -331,7 +331,7 @@ export class RegistryObject extends GatewayObject {
     return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
   }
 
-  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | Uint8Array): void {
     this.#messages++;
     this.#sockets.receive(socket, message);
   }

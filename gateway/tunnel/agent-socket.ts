@@ -141,10 +141,10 @@ export class AgentSocket {
   }
 
   /** Reads a message. @throws WireError */
-  receive(message: string | ArrayBuffer, each: (frame: Frame) => void): void {
+  receive(message: string | Uint8Array, each: (frame: Frame) => void): void {
     if (typeof message === 'string') throw new WireError('bad_frame', 'a text message is not a frame');
     this.link.resize(isolateWindowBudget.window);
-    this.link.receive(new Uint8Array(message), each);
+    this.link.receive(message, each);
   }
 
   /** Writes the attachment for the link's current state: with counters if no stream is open. */

@@ -90,7 +90,7 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   }
 
   /** Reads the answer to the challenge. @throws WireError */
-  onHello(peer: AgentSocket, message: string | ArrayBuffer): void {
+  onHello(peer: AgentSocket, message: string | Uint8Array): void {
     const hello = this.prove(peer, message);
     if (hello === undefined) return;
     // The welcome is a separate message, because an agent ignores frames after it in the same message.

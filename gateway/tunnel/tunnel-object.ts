@@ -198,7 +198,7 @@ export class TunnelObject extends GatewayObject {
 
   // --- the agent's side ---------------------------------------------------------------------------------------------
 
-  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | Uint8Array): void {
     const peer = this.#sockets.of(socket);
     if (peer === undefined) return closeSocket(socket, CLOSE_CODES.resync, 'unknown socket');
     try {
@@ -210,7 +210,7 @@ export class TunnelObject extends GatewayObject {
   }
 
   /** @throws WireError */
-  #receive(peer: AgentSocket, message: string | ArrayBuffer): void {
+  #receive(peer: AgentSocket, message: string | Uint8Array): void {
     const touched = new Set<OutboundAttempt>();
     peer.receive(message, (frame) => {
       if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);

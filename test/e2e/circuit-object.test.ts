@@ -46,7 +46,7 @@ function prove({ made, socket, sent, session }: ReturnType<typeof circuit>, key:
     if (frame.type !== 'challenge') throw new Error(frame.type);
     const signature = key.sign(helloMessage(session, 0, frame.nonce, ''));
     const hello = { type: 'hello', publicKey: key.publicKey, signature, generation: 0, window: 0 } as const;
-    made.webSocketMessage(socket, new Uint8Array(encodeFrame(hello)).buffer);
+    made.webSocketMessage(socket, encodeFrame(hello));
   });
 }
 

@@ -24,7 +24,8 @@ export function toDurableObject<T extends GatewayObject>(Class: ObjectClass<T>):
   for (const name of Object.getOwnPropertyNames(Class.prototype)) {
     if (name === 'constructor') continue;
     Object.defineProperty(Hosted.prototype, name, {
-      value(this: Hosted, ...args: unknown[]): unknown {
+      value(this: Hosted, ...given: unknown[]): unknown {
+        const args = name === 'webSocketMessage' ? given.map(asView) : given;
         const method: unknown = Reflect.get(this.room, name);
         if (typeof method !== 'function') throw new TypeError(`${name} is not a method`);
         return Reflect.apply(method, this.room, args) as unknown;
@@ -32,4 +33,9 @@ export function toDurableObject<T extends GatewayObject>(Class: ObjectClass<T>):
     });
   }
   return Hosted as unknown as DurableObjectClass<T>;
+}
+
+/** The runtime passes a binary message as an ArrayBuffer. */
+function asView(value: unknown): unknown {
+  return value instanceof ArrayBuffer ? new Uint8Array(value) : value;
 }

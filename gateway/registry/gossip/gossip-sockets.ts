@@ -75,7 +75,7 @@ export class GossipSockets extends ProvenSockets<Delegate> {
     );
   }
 
-  receive(socket: ObjectSocket, message: string | ArrayBuffer): void {
+  receive(socket: ObjectSocket, message: string | Uint8Array): void {
     const delegate = this.of(socket);
     if (delegate === undefined) return closeSocket(socket, CLOSE_CODES.resync, 'unknown socket');
     try {
@@ -88,17 +88,17 @@ export class GossipSockets extends ProvenSockets<Delegate> {
     }
   }
 
-  #greet(delegate: Delegate, message: string | ArrayBuffer): void {
+  #greet(delegate: Delegate, message: string | Uint8Array): void {
     if (this.prove(delegate, message) === undefined) return;
     delegate.socket.send(encodeFrame({ type: 'welcome', window: 0, gateway: this.#gateway }));
     this.#events.opened(delegate.session);
   }
 
-  #read(delegate: Delegate, message: string | ArrayBuffer): void {
+  #read(delegate: Delegate, message: string | Uint8Array): void {
     if (typeof message === 'string' || message.byteLength > MESSAGE_MAX_BYTES)
       throw new WireError('bad_frame', `the message is text, or is longer than ${MESSAGE_MAX_BYTES} bytes`);
     delegate.meter.begin();
-    readFrames(new Uint8Array(message), (frame) => this.#onFrame(delegate, frame));
+    readFrames(message, (frame) => this.#onFrame(delegate, frame));
   }
 
   #onFrame(delegate: Delegate, frame: Frame): void {

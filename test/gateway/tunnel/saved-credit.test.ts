@@ -102,7 +102,7 @@ class Tunnel {
     while (this.#turns.length + this.#toAgent.length + this.#toGateway.length > 0) {
       for (const flush of this.#turns.splice(0)) flush();
       for (const message of this.#toGateway.splice(0)) {
-        this.gateway.receive(message.buffer as ArrayBuffer, (frame) => {
+        this.gateway.receive(message, (frame) => {
           if (frame.type !== 'data') return;
           if (late) this.gateway.link.consumed(frame.bytes.length);
           else this.#incoming.accept(frame.offset, frame.bytes);

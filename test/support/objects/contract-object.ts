@@ -126,7 +126,7 @@ export class ContractObject extends GatewayObject implements ObjectHandlers {
   }
 
   /** Writes a row and sends a confirmation in the same turn. */
-  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | Uint8Array): void {
     const text = typeof message === 'string' ? message : new TextDecoder().decode(message);
     this.ctx.storage.sql.exec('INSERT INTO rows (n) VALUES (?)', Number(text));
     socket.send(`stored ${text}`);
