@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { startTimer } from '../../node/timers.ts';
 import { AttemptError, apiErrorFor } from '../../shared/attempts/attempt-error.ts';
@@ -78,6 +79,7 @@ export class IngressHost implements Host<IngressCaller> {
     const memory = new BodyMemory(UPLOADS_BYTES);
     this.bodies = {
       maxBytes: BODY_MAX_BYTES,
+      isUtf8,
       stallMs: options.bodyStallMs ?? BODY_STALL_MS,
       memory,
       kept,

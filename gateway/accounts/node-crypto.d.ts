@@ -33,4 +33,5 @@ declare module 'node:crypto' {
 
 declare module 'node:buffer' {
   export const Buffer: { from(bytes: readonly number[]): Uint8Array };
+  export function isUtf8(bytes: Uint8Array): boolean;
 }

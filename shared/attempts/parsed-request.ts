@@ -2,7 +2,13 @@ import { ApiError } from '../openai/api-errors.ts';
 import { type Edit, usageEdits } from '../openai/body-edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { type Sampling, samplingOf } from '../openai/sampling-parameters.ts';
-import { type BudgetPosition, type ByteSpan, requireModel, scanJson } from '../openai/scan-json-body.ts';
+import {
+  type BudgetPosition,
+  type ByteSpan,
+  requireModel,
+  scanJson,
+  type Utf8Check,
+} from '../openai/scan-json-body.ts';
 import { scanMultipart } from '../openai/scan-multipart.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
 import type { AttemptBody } from './attempt-request.ts';
@@ -55,14 +61,19 @@ export interface ParsedRequest extends RequestFields {
 
 const NO_METADATA: RequestFields['metadata'] = {};
 
-/** Reads the pipeline's fields from a body. @throws ApiError 400 */
-export function parseBody(bytes: Uint8Array, contentType: string, endpoint: Endpoint): RequestFields {
+/** Reads the pipeline's fields from a body. `isUtf8`: see `scanJson`. @throws ApiError 400 */
+export function parseBody(
+  bytes: Uint8Array,
+  contentType: string,
+  endpoint: Endpoint,
+  isUtf8?: Utf8Check,
+): RequestFields {
   const known = { edits: [], metadata: NO_METADATA, unseen: false };
   if (endpoint.body === 'multipart') {
     const scan = scanMultipart(bytes, contentType);
     return { ...known, model: requireModel(scan), streaming: scan.stream && endpoint.streams };
   }
-  const scan = scanJson(bytes);
+  const scan = scanJson(bytes, isUtf8);
   return {
     ...known,
     model: requireModel(scan),

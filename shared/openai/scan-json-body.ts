@@ -71,6 +71,9 @@ export interface JsonScan {
   empty: boolean;
 }
 
+/** Returns true if all bytes are well-formed UTF-8 (RFC 3629). */
+export type Utf8Check = (bytes: Uint8Array) => boolean;
+
 const MAX_MODEL_CHARS = 256;
 const MAX_HINT_CHARS = 512;
 const NUMBER_MAX_BYTES = 12;
@@ -254,11 +257,12 @@ class Scanner {
 
 /**
  * Checks the whole body and finds the listed keys.
+ * @param isUtf8 the host's own check, if it has one, which makes no text
  * @throws ApiError 400: `invalid_json` with the byte offset, `duplicate_key`, or `invalid_request` for a listed key of
  * the wrong type
  */
-export function scanJson(bytes: Uint8Array): JsonScan {
-  requireUtf8(bytes);
+export function scanJson(bytes: Uint8Array, isUtf8: Utf8Check = decodesAsUtf8): JsonScan {
+  requireUtf8(bytes, isUtf8);
   const reader = new JsonReader(bytes);
   const scan = new Scanner(reader).run();
   if (reader.peek() !== -1) reader.fail('something follows the object');
@@ -292,17 +296,22 @@ const DECODED_BYTES = 64 * 1024;
  * Requires UTF-8 without a byte order mark (RFC 8259 §8.1). Otherwise some engines would refuse the request, and others
  * would read a different text than the gateway checked.
  */
-function requireUtf8(bytes: Uint8Array): void {
+function requireUtf8(bytes: Uint8Array, isUtf8: Utf8Check): void {
   if (startsWith(bytes, BOM))
     throw new ApiError('invalid_json', 'The request body begins with a byte order mark; save it as UTF-8 without one.');
+  if (!isUtf8(bytes)) throw new ApiError('invalid_json', 'The request body is not valid UTF-8.');
+}
+
+function decodesAsUtf8(bytes: Uint8Array): boolean {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
     for (let at = 0, end = 0; at < bytes.length; at = end) {
       end = letterEnd(bytes, at + DECODED_BYTES);
       decoder.decode(bytes.subarray(at, end));
     }
-  } catch (cause) {
-    throw new ApiError('invalid_json', 'The request body is not valid UTF-8.', { cause });
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -9,6 +9,7 @@ import type { ParsedRequest } from '../attempts/parsed-request.ts';
 import type { ResponseStream } from '../attempts/started-response.ts';
 import type { ApiError } from '../openai/api-errors.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
+import type { Utf8Check } from '../openai/scan-json-body.ts';
 import type { TurnRequest, TurnResult } from '../queue/wait-queue.ts';
 import type { BusyNodes } from '../routing/busy-nodes.ts';
 import type { Candidate } from '../routing/candidates.ts';
@@ -88,6 +89,8 @@ export interface HostClock {
 export interface BodyLimits {
   /** Maximum length of a body that is buffered. */
   readonly maxBytes: number;
+  /** The host's check for UTF-8. It must not make a text of each body. */
+  readonly isUtf8: Utf8Check;
   /** A body without data for this long is dropped. */
   readonly stallMs: number;
   /** Memory for bodies that are being received. */

@@ -53,7 +53,7 @@ export function readBody(
   if (declared > maxBytes) throw tooLarge(maxBytes);
   requireType(contentType, endpoint);
   const { whole } = request.body;
-  if (whole !== undefined) return parsedOf(whole, contentType, endpoint, undefined);
+  if (whole !== undefined) return parsedOf(whole, contentType, endpoint, reading.bodies);
   return readParsed(request, endpoint, { contentType, declared }, reading);
 }
 
@@ -70,7 +70,7 @@ async function readParsed(
   if (share !== undefined) request.client.on(() => share.release());
   try {
     const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
-    return parsedOf(bytes, contentType, endpoint, share);
+    return parsedOf(bytes, contentType, endpoint, bodies, share);
   } catch (error) {
     share?.release();
     throw error;
@@ -81,10 +81,11 @@ function parsedOf(
   bytes: Uint8Array,
   contentType: string,
   endpoint: Endpoint,
-  share: BudgetShare | undefined,
+  { isUtf8 }: BodyLimits,
+  share?: BudgetShare,
 ): ParsedRequest {
   const parsed: ParsedRequest = {
-    ...parseBody(bytes, contentType, endpoint),
+    ...parseBody(bytes, contentType, endpoint, isUtf8),
     body: { kind: 'kept', bytes },
     release: () => {
       share?.release();

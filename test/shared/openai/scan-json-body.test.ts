@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { describe, expect, it } from 'vitest';
 import { KNOWN_KEYS } from '../../../shared/openai/known-body-keys.ts';
 import { requireModel, scanJson } from '../../../shared/openai/scan-json-body.ts';
@@ -54,7 +55,8 @@ describe('a body that is not a JSON object', () => {
   it('is text in UTF-8: engines read other bytes in their own ways', () => {
     const around = (...inside: number[]) => new Uint8Array([...bytes('{"model":"m","a":"'), ...inside, ...bytes('"}')]);
     for (const wrong of [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xe2, 0x82], [0xf4, 0x90, 0x80, 0x80]]) {
-      expect(() => scanJson(around(...wrong))).toThrow('not valid UTF-8');
+      for (const check of [undefined, isUtf8])
+        expect(() => scanJson(around(...wrong), check)).toThrow('not valid UTF-8');
     }
   });
 

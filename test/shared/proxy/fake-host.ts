@@ -1,5 +1,6 @@
 /** A host with a clock, nodes and engines that the test controls. */
 
+import { isUtf8 } from 'node:buffer';
 import { AttemptError, apiErrorFor } from '../../../shared/attempts/attempt-error.ts';
 import type { AttemptFailure } from '../../../shared/attempts/attempt-request.ts';
 import { ByteBudget } from '../../../shared/attempts/byte-budget.ts';
@@ -78,6 +79,7 @@ export class FakeHost implements Host<string> {
   readonly pingMs = 15_000;
   readonly bodies: BodyLimits = {
     maxBytes: 4096,
+    isUtf8,
     stallMs: 30_000,
     memory: new BodyMemory(1024 * 1024 * 8),
     kept: new ByteBudget(1024 * 1024),

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
 import { readBody } from '../../../shared/proxy/read-body.ts';
@@ -18,6 +18,16 @@ test('a body that came with its head is parsed at once, without a promise', () =
   const parsed = readBody(requestOf({ whole: MODEL }), endpoint, new FakeHost());
   expect(parsed).not.toBeInstanceOf(Promise);
   expect(parsed).toMatchObject({ model: 'm', streaming: false });
+});
+
+test('no text is made of a body to check it, whole or in pieces', async () => {
+  const decoded = vi.spyOn(TextDecoder.prototype, 'decode');
+  const body = `{"model":"m","messages":[{"role":"user","content":"${'words and words '.repeat(200)}"}]}`;
+  await read({ whole: body });
+  await read({ pieces: [body.slice(0, 1_000), body.slice(1_000)] });
+  const bytes = decoded.mock.calls.map(([text]) => (text as Uint8Array).byteLength);
+  decoded.mockRestore();
+  expect(Math.max(0, ...bytes), 'at most the name of the model is decoded').toBeLessThan(10);
 });
 
 test('pieces make one body, and what is larger than the limit is 413 by its length or by its bytes', async () => {
