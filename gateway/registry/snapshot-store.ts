@@ -1,6 +1,7 @@
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
 import type { GatewaySettings } from '../accounts/gateway-settings.ts';
+import { immutable } from '../platform/immutable.ts';
 import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
 
@@ -14,7 +15,7 @@ class LiveStates {
 
   /** Merges `news` into a session's state; `version` grows with each call. */
   put(session: string, news: LiveState, version: number): void {
-    const state = { ...this.#states.get(session)?.state, ...news };
+    const state = immutable({ ...this.#states.get(session)?.state, ...news });
     this.#states.delete(session);
     this.#states.set(session, { state, version });
   }
@@ -39,7 +40,10 @@ class LiveStates {
   }
 }
 
-/** The difference between the states of two tags. */
+/**
+ * The difference between the states of two tags. Entries and live states are immutable, so that a whole registry of
+ * 10,000 nodes need not be copied for each isolate of the same process.
+ */
 export interface SnapshotDelta {
   tag: string;
   /** True if the delta contains every entry. The receiver then removes all other entries. */
@@ -103,7 +107,7 @@ export class SnapshotStore {
   }
 
   put(entry: RegistryEntry): void {
-    this.#entries.set(entry.session, entry);
+    this.#entries.set(entry.session, immutable(entry));
     this.#log.add(entry.session);
   }
 

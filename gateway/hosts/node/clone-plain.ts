@@ -1,3 +1,5 @@
+import { isImmutable } from '../../platform/immutable.ts';
+
 /** A value that is nested more deeply than this is copied by `structuredClone`, because it may contain itself. */
 const DEPTH_MAX = 32;
 const OTHER = Symbol('not a plain value');
@@ -5,6 +7,7 @@ const OTHER = Symbol('not a plain value');
 /**
  * Returns a copy as `structuredClone` makes it. Calls between objects consist of lists and plain objects, and each
  * request makes several; these are copied here in a tenth of the time. Everything else is copied by `structuredClone`.
+ * An immutable part is not copied.
  * @throws DataCloneError if a value cannot be copied, such as a function
  */
 export function clonePlain(value: unknown): unknown {
@@ -15,6 +18,7 @@ export function clonePlain(value: unknown): unknown {
 function plainCopy(value: unknown, depth: number): unknown {
   if (typeof value !== 'object' || value === null)
     return typeof value === 'function' || typeof value === 'symbol' ? OTHER : value;
+  if (isImmutable(value)) return value;
   if (depth === 0) return OTHER;
   if (Array.isArray(value)) return listCopy(value, depth);
   return Object.getPrototypeOf(value) === Object.prototype ? recordCopy(value, depth) : OTHER;

@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest';
 import { clonePlain } from '../../../gateway/hosts/node/clone-plain.ts';
+import { immutable } from '../../../gateway/platform/immutable.ts';
+import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 
 test('lists and plain objects are copied at every depth, and nothing is shared', () => {
   const original = { name: 'a', none: undefined, nothing: null, list: [1, { deep: ['x'] }], big: 3n };
@@ -34,6 +37,30 @@ test('a key named __proto__ stays a key', () => {
   const copy = clonePlain(hostile) as Record<string, unknown>;
   expect(Object.keys(copy)).toEqual(['__proto__']);
   expect(copy.admin).toBeUndefined();
+});
+
+test('what is immutable is passed on as it is, and no receiver can change it', () => {
+  const entry = immutable({ session: 's', models: [{ id: 'm' }] });
+  const copy = clonePlain({ entries: [entry] }) as { entries: [typeof entry] };
+  expect(copy.entries).toEqual([entry]);
+  expect(copy.entries[0]).toBe(entry);
+  expect(() => Object.assign(copy.entries[0].models[0] ?? {}, { id: 'other' })).toThrow(TypeError);
+  const frozen = Object.freeze({ still: { changes: 1 } });
+  expect(clonePlain(frozen), 'a frozen value may have members that change').not.toBe(frozen);
+});
+
+test('a snapshot is passed on without copying its entries', () => {
+  const store = new SnapshotStore('epoch');
+  const entry = { session: 's', models: [{ id: 'm' }] } as unknown as RegistryEntry;
+  store.put(entry);
+  store.setLive('s', { load: { at: 1, running: 1, waiting: 0 } });
+  const first = clonePlain(store.since(null)) as SnapshotDelta;
+  expect(first.entries[0]).toBe(entry);
+  store.setLive('s', { load: { at: 2, running: 2, waiting: 0 } });
+  const second = clonePlain(store.since(first.tag)) as SnapshotDelta;
+  expect(second.entries).toEqual([]);
+  expect(second.live?.s).toBe(store.liveOf('s'));
+  expect([first.live?.s?.load?.at, second.live?.s?.load?.at]).toEqual([1, 2]);
 });
 
 test('a function is refused', () => {
