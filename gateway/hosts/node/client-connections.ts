@@ -1,22 +1,27 @@
 /**
- * Limits client connections. A connection is proven when a request on it had a valid key, or when the gateway accepted
- * its WebSocket. The unproven connections of one address have a share of the places. If the address opens another
- * connection, its oldest unproven one is closed. So a client without a key cannot block agents, other addresses, or a
- * client with a key behind the same address. One key holder can prove a limited share of the places; further
- * connections of the holder count as unproven.
+ * Limits connections. WebSockets have a separate limit, so that agents and clients do not use up each other's
+ * places. Among the other connections, a connection is proven when a request on it had a valid key. The unproven
+ * connections of one address have a share of the places. If the address opens another connection, its oldest unproven
+ * one is closed. So a client without a key cannot block agents, other addresses, or a client with a key behind the same
+ * address. One key holder can prove a limited share of the places; further connections of the holder count as unproven.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import type { FastPathConnection } from './fast-path/fast-path-connection.ts';
 
-/** Maximum connections. Each uses a descriptor and, while idle, about 30 KiB. */
+/** Maximum connections other than WebSockets. Each uses a descriptor and, while idle, about 30 KiB. */
 export const CONNECTIONS_MAX = 4_096;
+/**
+ * Maximum WebSockets: 10,000 tunnels, and more for gossip, circuits, and sockets that are about to be replaced. The
+ * database of each connected node uses three more descriptors.
+ */
+export const WEBSOCKETS_MAX = 12_288;
 /**
  * Maximum unproven connections of one IPv4 address or one IPv6 network of 64 bits. A whole institution may share one
  * address.
  */
 const ADDRESS_UNPROVEN_MAX = 1_024;
-/** Maximum unproven connections in total. The other 512 places are reserved for agents and clients with valid keys. */
+/** Maximum unproven connections in total. The other 512 places are reserved for clients with valid keys. */
 const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
 /**
  * Maximum proven connections of one key holder: a quarter of all, and more than the nodes of a cluster need
@@ -27,6 +32,7 @@ const HOLDER_PROVEN_MAX = 1_024;
 /** Limits, which tests can lower. */
 interface ConnectionLimits {
   max: number;
+  webSockets?: number;
   unproven: number;
   unprovenPerAddress: number;
   provenPerHolder?: number;
@@ -102,13 +108,14 @@ export class ClientConnection {
 
 export class ClientConnections {
   readonly #shares: ConnectionLimits;
-  /** Connections by id, oldest first, at most `max`. */
+  /** Connections by id, oldest first; at most `max`, and `webSockets`. */
   readonly #all = new Map<string, ClientConnection>();
   /** Unproven connections by network, least recently used first. */
   readonly #unproven = new Map<string, Set<ClientConnection>>();
   /** Cache of `of`, because a socket's addresses are expensive to read for each request. */
   readonly #found = new WeakMap<Socket, ClientConnection>();
   #unprovenCount = 0;
+  #webSockets = 0;
   /** Number of proven connections by holder; at most one entry per connection. */
   readonly #proven = new Map<string, number>();
 
@@ -120,15 +127,19 @@ export class ClientConnections {
     return this.#all.size;
   }
 
+  get #isFull(): boolean {
+    return this.#all.size - this.#webSockets >= this.#shares.max;
+  }
+
   /** Admits a new connection, or closes it if there is no place. */
   add(socket: Socket): void {
     const connection = new ClientConnection(socket);
-    const { max, unproven, unprovenPerAddress } = this.#shares;
+    const { unproven, unprovenPerAddress } = this.#shares;
     const own = this.#unproven.get(connection.network);
     if (own !== undefined && own.size >= unprovenPerAddress) this.#evictOldest(own);
-    else if (this.#unprovenCount >= unproven || this.#all.size >= max) this.#evictOldest(this.#largest());
-    if (this.#all.size >= max) this.#evictIdle();
-    if (this.#all.size >= max) return void socket.destroy();
+    else if (this.#unprovenCount >= unproven || this.#isFull) this.#evictOldest(this.#largest());
+    if (this.#isFull) this.#evictIdle();
+    if (this.#isFull) return void socket.destroy();
     this.#all.set(connection.ends, connection);
     this.#setOf(connection.network).add(connection);
     this.#unprovenCount++;
@@ -157,7 +168,20 @@ export class ClientConnections {
     if (answering.length === 0) connection.idleAtBytes = http?.bytesRead ?? 0;
   }
 
-  /** Call this after a valid key or an agent's ticket. @param holder owner of the key */
+  /**
+   * Call this before a connection becomes a WebSocket, which the agent's ticket proves. False: there are too many
+   * WebSockets.
+   */
+  upgrade(connection: ClientConnection): boolean {
+    if (this.#all.get(connection.ends) !== connection || connection.upgraded) return true;
+    if (this.#webSockets >= (this.#shares.webSockets ?? WEBSOCKETS_MAX)) return false;
+    this.prove(connection);
+    connection.upgraded = true;
+    this.#webSockets++;
+    return true;
+  }
+
+  /** Call this after a valid key. @param holder owner of the key */
   prove(connection: ClientConnection, holder?: string): void {
     if (connection.proven || this.#all.get(connection.ends) !== connection) return;
     if (holder !== undefined) {
@@ -212,6 +236,7 @@ export class ClientConnections {
   #remove(connection: ClientConnection): void {
     if (this.#all.get(connection.ends) !== connection) return;
     this.#all.delete(connection.ends);
+    if (connection.upgraded) this.#webSockets--;
     if (!connection.proven) this.#forget(connection);
     if (connection.holder !== undefined) this.#release(connection.holder);
   }

@@ -3,12 +3,13 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
+import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../platform/object-context.ts';
 import { stoppingError } from '../../platform/stopping-error.ts';
-import type { ClientConnections } from './client-connections.ts';
+import { type ClientConnections, WEBSOCKETS_MAX } from './client-connections.ts';
 import { answerUnreadable, endWithError, findAmbiguity } from './malformed-requests.ts';
 import { upgradeOf } from './node-sockets.ts';
 
@@ -53,9 +54,10 @@ export class Upgrades {
     const response = new ServerResponse(message);
     const answer = await this.#answer(message);
     const upgrade = upgradeOf(answer);
-    if (this.#closing) {
+    const refusal = this.#refusal(message.socket, upgrade !== undefined);
+    if (refusal !== undefined) {
       upgrade?.socket.settle();
-      return endWithError(socket, '503 Service Unavailable', stoppingError());
+      return endWithError(socket, '503 Service Unavailable', refusal);
     }
     if (upgrade === undefined) {
       response.assignSocket(socket as Socket);
@@ -68,17 +70,20 @@ export class Upgrades {
     };
     // handleUpgrade writes the head before it returns, so the listener is set first.
     this.#sockets.once('headers', headers);
-    const place = this.#options.connections.of(message.socket);
-    if (place !== undefined) {
-      this.#options.connections.prove(place); // the agent's ticket proves the connection
-      place.upgraded = true;
-    }
     try {
       this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
     } finally {
       this.#sockets.removeListener('headers', headers);
       upgrade.socket.settle();
     }
+  }
+
+  #refusal(socket: Socket, upgrades: boolean): ApiError | undefined {
+    if (this.#closing) return stoppingError();
+    const place = upgrades ? this.#options.connections.of(socket) : undefined;
+    if (place === undefined || this.#options.connections.upgrade(place)) return undefined;
+    const message = `This gateway already has its maximum of ${WEBSOCKETS_MAX} WebSockets. Use another gateway.`;
+    return new ApiError('server_is_overloaded', message);
   }
 
   async #answer(message: IncomingMessage): Promise<Response> {

@@ -41,6 +41,12 @@ function prove(socket: Socket, holder?: string): void {
   connections.prove(connection, holder);
 }
 
+function upgrade(socket: Socket): boolean {
+  const connection = connections.of(socket);
+  if (connection === undefined) throw new Error('it has no place');
+  return connections.upgrade(connection);
+}
+
 const closed = (sockets: Socket[]) => sockets.map(({ destroyed }) => destroyed);
 
 it('an address that opens more than its share loses its own oldest, and nobody else loses any', async () => {
@@ -65,15 +71,34 @@ it('many addresses that share all places lose theirs before a proven connection 
 });
 
 it('where only proven connections are left, one that waits for its next request gives way, and WebSockets stay', async () => {
-  connections = new ClientConnections({ max: 2, unproven: 2, unprovenPerAddress: 2 });
+  connections = new ClientConnections({ max: 1, unproven: 1, unprovenPerAddress: 1 });
   const agent = await open(2);
-  prove(agent);
-  const place = connections.of(agent);
-  if (place !== undefined) place.upgraded = true;
+  expect(upgrade(agent)).toBe(true);
   const idle = await open(3);
   prove(idle);
   const newcomer = await open(4);
   expect(closed([agent, idle, newcomer])).toEqual([false, true, false]);
+});
+
+it('agents take no places of clients, nor clients those of agents, and both have a maximum', async () => {
+  connections = new ClientConnections({ max: 3, webSockets: 2, unproven: 2, unprovenPerAddress: 2 });
+  const agents = [await open(2), await open(2)];
+  expect(agents.map(upgrade)).toEqual([true, true]);
+  const clients: Socket[] = [];
+  for (const holder of ['a', 'b', 'c']) {
+    const socket = await open(3);
+    prove(socket, holder);
+    clients.push(socket);
+  }
+  expect(closed([...agents, ...clients])).toEqual([false, false, false, false, false]);
+  const late = await open(4);
+  expect(closed([...agents, ...clients]), 'a fourth client').toEqual([false, false, true, false, false]);
+  expect(upgrade(late), 'a third agent').toBe(false);
+  const gone = once(agents[0] as Socket, 'close');
+  agents[0]?.destroy();
+  await gone;
+  expect(upgrade(late), 'a closed WebSocket gives its place back').toBe(true);
+  expect(connections.size).toBe(4);
 });
 
 it('one key does not hold all places: what it opens beyond its share gives way as a stranger’s does', async () => {

@@ -1,11 +1,12 @@
 /** Upgrades that an object accepted and that then fail: the object learns that its socket is gone. */
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
+import type { WebSocket } from 'ws';
 import type { Env } from '../../../gateway/env.ts';
 import { ClientConnections } from '../../../gateway/hosts/node/client-connections.ts';
-import { NodeSockets } from '../../../gateway/hosts/node/node-sockets.ts';
+import { NodeSockets, upgradeOf } from '../../../gateway/hosts/node/node-sockets.ts';
 import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Upgrades } from '../../../gateway/hosts/node/websocket-upgrades.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -25,15 +26,15 @@ afterEach(() => {
   server?.close();
 });
 
-async function open() {
-  const gate = { pass: (act: () => void) => act() } as unknown as OutputGate;
+const gate = { pass: (act: () => void) => act() } as unknown as OutputGate;
+
+async function open(connections = new ClientConnections()) {
   const closed: unknown[] = [];
   const sockets: NodeSockets = new NodeSockets(
     gate,
     () => ({ webSocketClose: (socket) => void closed.push(socket) }),
     (work) => work(),
   );
-  const connections = new ClientConnections();
   const background = { waitUntil: () => {} };
   const upgrades = new Upgrades({ env: {} as Env, background, encrypted: false, connections });
   const made = createServer();
@@ -67,6 +68,15 @@ it('for a client that has left meanwhile', async () => {
   expect(sockets.size).toBe(0);
 });
 
+it('if there are too many WebSockets, with 503', async () => {
+  const none = { max: 10, webSockets: 0, unproven: 10, unprovenPerAddress: 10 };
+  const { sockets, closed, client } = await open(new ClientConnections(none));
+  answer.fetch = async () => sockets.accept().response;
+  client.write(GOOD);
+  expect(String((await once(client, 'data'))[0])).toMatch(/^HTTP\/1\.1 503 .*server_is_overloaded/s);
+  expect([sockets.size, closed.length]).toEqual([0, 1]);
+});
+
 it('at the end of the process, with 503', async () => {
   const { sockets, closed, upgrades, client } = await open();
   answer.fetch = async () => {
@@ -77,4 +87,25 @@ it('at the end of the process, with 503', async () => {
   expect(String((await once(client, 'data'))[0])).toMatch(/^HTTP\/1\.1 503 .*\r\nretry-after: 1\r\n/s);
   await eventually('the object hears of it', 5_000, () => closed.length === 1 || undefined);
   expect(sockets.size).toBe(0);
+});
+
+it('passes a binary message of an open connection on without copying it', () => {
+  const messages: (string | Uint8Array)[] = [];
+  const webSocketMessage = (_socket: unknown, message: string | Uint8Array) => void messages.push(message);
+  const sockets = new NodeSockets(
+    gate,
+    () => ({ webSocketMessage }),
+    (work) => work(),
+  );
+  const connection = Object.assign(new EventEmitter(), { readyState: 1, binaryType: '' });
+  upgradeOf(sockets.accept().response)?.socket.attach(connection as unknown as WebSocket);
+  const read = Buffer.from('two messages of one read');
+  connection.emit('message', read.subarray(4, 12), true);
+  connection.emit('message', read.subarray(4, 12), false);
+  const [bytes, text] = messages;
+  expect(connection.binaryType, 'for other types `ws` copies').toBe('nodebuffer');
+  expect(bytes).toEqual(new Uint8Array(Buffer.from('messages')));
+  expect(bytes).not.toBeInstanceOf(Buffer);
+  expect((bytes as Uint8Array).buffer).toBe(read.buffer);
+  expect(text).toBe('messages');
 });
