@@ -8,6 +8,7 @@ import {
   EXIT_UNAVAILABLE,
   EXIT_USAGE,
   type Flags,
+  JSON_FLAG,
   type Program,
   parseLine,
   runProgram,
@@ -21,8 +22,13 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
 import type { Output } from './command-output.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
+import { gatewayAccess, gatewayUrl, readKey, rememberGateway, requirePrivate } from './gateway-access.ts';
+import { configureTool, launchTool, restoreTool, toolOf } from './launch/launch-command.ts';
+import { TOOLS } from './launch/tools.ts';
 import { keyFile, loginCommand } from './login-command.ts';
+import { modelsCommand } from './models-command.ts';
 import { sealCommand } from './seal-command.ts';
+import { usageCommand } from './usage-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
@@ -51,7 +57,7 @@ API key for the gateway is sent as usual.
   run: async (args, out) => {
     const { values } = parseLine(args, FLAGS);
     if (values.gateway === undefined) throw new UsageError('a gateway is missing: give --gateway URL');
-    const gateway = gatewayOf(values.gateway);
+    const gateway = gatewayUrl(values.gateway);
     const [pins, port, verifier] = [pinsOf(values.pin ?? []), portOf(values.port), verifierOf(values.verifier, out)];
     await sealCommand({ gateway, pins, port, aliases: values.aliases, verifier }, out);
     return EXIT_DONE;
@@ -85,7 +91,7 @@ that the gateway recorded for the key in OTELA_API_KEY. Do not use this key for 
     if (!Number.isInteger(times) || times < 1 || times > 100) throw new UsageError('--times must be from 1 to 100');
     const { model } = values;
     const pins = pinsOf(values.pin ?? []);
-    return await canaryCommand({ gateway: gatewayOf(values.gateway), pins, key, model, times }, out);
+    return await canaryCommand({ gateway: gatewayUrl(values.gateway), pins, key, model, times }, out);
   },
 };
 
@@ -105,9 +111,100 @@ Prints a code. Log in to the dashboard of the gateway and enter the code, but on
   run: async (args, out) => {
     const { values } = parseLine(args, LOGIN_FLAGS);
     if (values.gateway === undefined) throw new UsageError('a gateway is missing: give --gateway URL');
-    const gateway = gatewayOf(values.gateway);
+    const gateway = gatewayUrl(values.gateway);
     if (!values.insecure) requirePrivate(gateway);
     await loginCommand({ gateway, file: keyFile(values['key-file']) }, out);
+    if (values['key-file'] === undefined) rememberGateway(gateway);
+    return EXIT_DONE;
+  },
+};
+
+const ACCESS_FLAGS = {
+  gateway: { value: 'URL', help: 'URL of the gateway; default: OTELA_GATEWAY, then that of the last otela login' },
+  'key-file': {
+    value: 'FILE',
+    takes: 'file',
+    help: 'file with the key; default: OTELA_API_KEY, then the file of otela login',
+  },
+} as const satisfies Flags;
+const READ_FLAGS = { ...ACCESS_FLAGS, ...JSON_FLAG } as const satisfies Flags;
+
+const MODELS: Command<Output> = {
+  summary: 'list the models that your key may use',
+  examples: `[--gateway URL] [--json]
+
+One line per model: its name, its state, its context.
+  otela models`,
+  flags: READ_FLAGS,
+  run: async (args, out) => {
+    const { values } = parseLine(args, READ_FLAGS);
+    await modelsCommand(gatewayAccess(values), values.json, out);
+    return EXIT_DONE;
+  },
+};
+
+const USAGE: Command<Output> = {
+  summary: 'show your usage of the last day, and the rest of your limits',
+  examples: `[--gateway URL] [--json]
+
+  otela usage`,
+  flags: READ_FLAGS,
+  run: async (args, out) => {
+    const { values } = parseLine(args, READ_FLAGS);
+    await usageCommand(gatewayAccess(values), values.json, out);
+    return EXIT_DONE;
+  },
+};
+
+const TOKEN_FLAGS = { 'key-file': ACCESS_FLAGS['key-file'] } as const satisfies Flags;
+
+const TOKEN: Command<Output> = {
+  summary: 'print your key, for programs that ask a command for it',
+  examples: `[--key-file FILE]
+
+Prints only the key, for example for the setting apiKeyHelper of Claude Code. It does not ask the gateway.
+  curl -H "Authorization: Bearer $(otela token)" https://gw.example.org/v1/models`,
+  flags: TOKEN_FLAGS,
+  run: (args, out) => {
+    const { values } = parseLine(args, TOKEN_FLAGS);
+    out.print(readKey(values['key-file']).key);
+    return EXIT_DONE;
+  },
+};
+
+const LAUNCH_FLAGS = {
+  ...ACCESS_FLAGS,
+  model: { value: 'MODEL', help: 'model to use; required if your key may use several' },
+  config: { help: 'write the configuration of the tool, and do not run it' },
+  restore: { help: 'restore the configuration from before --config' },
+  arguments: { value: 'ARG …', rest: true, help: 'arguments for the tool; the same as after --' },
+} as const satisfies Flags;
+
+const LAUNCH: Command<Output> = {
+  summary: 'run a coding tool with the models of a gateway',
+  examples: `TOOL [--model MODEL] [--gateway URL] [-- ARG …]
+  otela launch TOOL --config [--model MODEL]
+  otela launch TOOL --restore
+
+Tools: ${Object.keys(TOOLS).join(', ')}. Others: docs/clients.md.
+Sets address, key, model and context in the environment of the tool for this run, and changes no file. With --config it writes them into the
+file of the tool (${Object.keys(TOOLS)
+    .filter((name) => TOOLS[name]?.file !== undefined)
+    .join(', ')}), without the key: the tool asks otela token, or reads the file of otela login. --restore undoes that.
+  otela launch claude --model Qwen/Qwen3-Coder-30B-A3B-Instruct
+  otela launch codex -- exec 'Explain this repository'`,
+  takes: Object.keys(TOOLS),
+  flags: LAUNCH_FLAGS,
+  run: async (args, out) => {
+    const { values, words, command = [] } = parseLine(args, LAUNCH_FLAGS, { words: 1 });
+    const [name = ''] = words;
+    toolOf(words[0]);
+    if (values.config && values.restore) throw new UsageError('give either --config or --restore');
+    if ((values.config || values.restore) && command.length > 0)
+      throw new UsageError('arguments for the tool need a run, without --config and --restore');
+    if (values.restore) restoreTool(name, out);
+    else if (values.config) await configureTool(gatewayAccess(values), { name, model: values.model, args: [] }, out);
+    else return launchTool(gatewayAccess(values), { name, model: values.model, args: command });
     return EXIT_DONE;
   },
 };
@@ -117,7 +214,7 @@ export const OTELA_PROGRAM: Program<Output> = {
   version: project.version,
   about: 'otela is for users of models behind OpenTela gateways.',
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
-  commands: { login: LOGIN, seal: SEAL, canary: CANARY },
+  commands: { login: LOGIN, models: MODELS, usage: USAGE, token: TOKEN, launch: LAUNCH, seal: SEAL, canary: CANARY },
 };
 
 /**
@@ -130,24 +227,6 @@ export function main(argv: readonly string[], out: Output): Promise<number> {
     exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNAVAILABLE : EXIT_USAGE),
     failed: EXIT_USAGE,
   });
-}
-
-function gatewayOf(text: string): string {
-  const url = URL.parse(text);
-  if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${text}" is not an http URL`);
-  return url.href.replace(/\/(?:v1\/?)?$/, '');
-}
-
-/**
- * Requires https or loopback, because the response contains the key (RFC 6761 §6.3, RFC 1122 §3.2.1.3).
- * @throws UsageError
- */
-function requirePrivate(gateway: string): void {
-  const { protocol, hostname } = new URL(gateway);
-  if (protocol === 'https:' || /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return;
-  throw new UsageError(
-    `${gateway} is not encrypted: others in the network could read the key. Use https://, or --insecure`,
-  );
 }
 
 function pinsOf(given: readonly string[]): Record<string, string> | undefined {
