@@ -33,7 +33,7 @@ it.each([
   ['fr', fr],
 ])('%s has every text of English and no other, with the same values, and translated', (_, texts) => {
   const translated = new Map(textsOf(texts));
-  expect([...translated.keys()]).toEqual([...english.keys()]);
+  expect([...translated.keys()].toSorted()).toEqual([...english.keys()].toSorted());
   const wrong: string[] = [];
   for (const [path, text] of translated) {
     const original = english.get(path) ?? '';

@@ -40,6 +40,7 @@ export const chat = {
       `Wartet auf einen freien Knoten; ${some(others, 'Anfrage wartet', 'Anfragen warten')} auf dieses Modell`,
     loading: (percent: number | undefined) => `Das Modell wird geladen${percent === undefined ? '' : `: ${percent} %`}`,
     starting: 'Das Modell wird gestartet',
+    waking: 'Das Modell wird geweckt',
     reading: 'Liest die Nachricht',
     since: (seconds: number) => `${seconds} s`,
   },

@@ -74,13 +74,14 @@ export const factory = {
 
 export const startable = {
   title: 'Start auf Anfrage',
-  about: 'Kein Knoten bietet diese Modelle zurzeit an. Eine Anfrage startet einen Job.',
+  about: 'Kein Knoten bietet diese Modelle zurzeit an. Eine Anfrage startet einen Job oder weckt eine Engine.',
   states: {
     cold: 'aus, startet auf Anfrage',
     queued: 'sein Job wartet in der Warteschlange',
     starting: 'startet',
     loading: 'wird geladen',
     resting: 'Start fehlgeschlagen; fragen Sie einen Betreiber',
+    asleep: 'schläft, wird bei einer Anfrage geweckt',
   },
   loading: (percent: number) => `wird geladen: ${Math.round(percent)} %`,
   within: (time: string) => `antwortet in etwa ${time}`,

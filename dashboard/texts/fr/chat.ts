@@ -43,6 +43,7 @@ export const chat = {
     loading: (percent: number | undefined) =>
       `Le modèle est en cours de chargement${percent === undefined ? '' : ` : ${percent} %`}`,
     starting: 'Le modèle démarre',
+    waking: 'Le modèle se réveille',
     reading: 'Lecture du message',
     since: (seconds: number) => `${seconds} s`,
   },

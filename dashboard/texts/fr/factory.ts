@@ -79,13 +79,14 @@ export const factory = {
 
 export const startable = {
   title: 'Démarrage à la demande',
-  about: 'Aucun nœud ne propose ces modèles pour le moment. Une requête démarre un job.',
+  about: 'Aucun nœud ne propose ces modèles pour le moment. Une requête démarre un job ou réveille un moteur.',
   states: {
     cold: 'éteint, démarre à la demande',
     queued: 'son job attend dans la file',
     starting: 'démarre',
     loading: 'en chargement',
     resting: 'échec du démarrage ; demandez à un opérateur',
+    asleep: 'en veille, une requête le réveille',
   },
   loading: (percent: number) => `chargement ${Math.round(percent)} %`,
   within: (time: string) => `répond dans environ ${time}`,
