@@ -279,7 +279,10 @@ function optionsOf(code: string): FunctionOptions | Error {
 function answered(line: number, model: string, output = 'null'): LineResult {
   const body = `{"object":"otela.function.output","model":${JSON.stringify(model)},"output":${output}}`;
   if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };
-  return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
+  return raised(
+    line,
+    `the result has more than ${RESULT_MAX_BYTES} bytes: return less, or store it and return its address`,
+  );
 }
 
 /**

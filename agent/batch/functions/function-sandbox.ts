@@ -10,7 +10,7 @@ import { makeFunctionDirectory, removeFunctionDirectory } from './function-direc
 /**
  * Runs in the new namespaces, in which it may mount. It replaces each hidden directory by an empty one, puts the shown paths
  * back in (all but the function's directory read-only), hides single files, drops the right to mount, and runs the
- * program. What it mounted cannot be unmounted by the program.
+ * program. What it mounted cannot be unmounted by the program. The empty directories are in memory, so they are bounded.
  */
 const SCRIPT = `
 set -eu
@@ -26,7 +26,7 @@ for path in $directory $shown; do
   mount --rbind "$path" "$stage/$number"
 done
 for path in $masked; do mount --bind /dev/null "$path"; done
-for path in $hidden; do mount -t tmpfs -o mode=0755 tmpfs "$path"; done
+for path in $hidden; do mount -t tmpfs -o mode=0755,size=1g,nr_inodes=100k tmpfs "$path"; done
 number=0
 for path in $directory $shown; do
   number=$((number + 1))

@@ -15,6 +15,8 @@ from ._local import LocalSender
 from ._runs import SEARCHED_MAX, Call, Run, Sender, input_key, new_run_id
 
 LOCAL = "local"
+# A line has at most 4 MiB with its names.
+TEXT_MAX = 4 * 2**20 - 4096
 _OPEN = weakref.WeakSet()
 
 
@@ -115,6 +117,11 @@ class Client(Executor):
                         raise TypeError(f"argument {name} of {bundle.name}: {error}") from error
                 raise
         text = _values.to_text(encoded)
+        if len(text) > TEXT_MAX:
+            raise OtelaError(
+                f"the arguments of one call of {bundle.name} have {len(text)} bytes, and at most {TEXT_MAX} are possible: "
+                "pass a path or an address, or put what all calls need into context="
+            )
         with self._lock:
             counts = self._counts.setdefault(bundle.context, {})
             plain = input_key(text, 0)

@@ -74,12 +74,17 @@ def input_key(text, occurrence):
 
 
 class Sent:
-    """A batch at the gateway, and the calls that wait for its lines."""
+    """A batch at the gateway, and the calls that wait for its lines. `is_own`: this process created it."""
 
-    def __init__(self, id, calls):
-        self.id, self.calls = id, calls
+    def __init__(self, id, calls, is_own=True):
+        self.id, self.calls, self.is_own = id, calls, is_own
         self.after, self.pause, self.next = "0", POLL_S[0], 0.0
         self.warn_at = time.monotonic() + SILENT_S
+
+    @property
+    def is_needed(self):
+        """False for a batch of another process for whose lines no call waits yet."""
+        return self.is_own or any(self.calls.values())
 
     def poll(self, gateway, trust):
         """Takes the results that are new. True: the batch has ended, and each call has a result."""
@@ -193,11 +198,15 @@ class Sender:
             if cancel:
                 self.waiting.clear()
             self.wake.notify_all()
-            sent = [one.id for one in self.sent]
+            sent = [one.id for one in self.sent if one.is_own]
         for call in dropped:
             call.future.cancel()
         for id in sent if cancel else ():
-            self.gateway.request("POST", f"/batches/{id}/cancel")
+            try:
+                self.gateway.request("POST", f"/batches/{id}/cancel")
+            except OtelaError as error:
+                if error.status != 409:  # it has ended
+                    raise
         if wait and self.thread is not None:
             self.thread.join()
         elif not cancel:
@@ -207,30 +216,31 @@ class Sender:
         while True:
             with self.wake:
                 calls = self._due()
-                if not calls and not self.sent and not self.waiting:
+                needed = [one for one in self.sent if one.is_needed]
+                if not calls and not needed and not self.waiting:
                     if self.closing:
                         return
                     self.wake.wait(60)
                     continue
-                polled = [one for one in self.sent if one.next <= time.monotonic()]
+                polled = [one for one in needed if one.next <= time.monotonic()]
                 if not calls and not polled:
-                    self.wake.wait(self._pause())
+                    self.wake.wait(self._pause(needed))
                     continue
             self._send_all(calls)
             for one in polled:
                 self._poll(one)
 
-    def _pause(self):
+    def _pause(self, needed):
         now = time.monotonic()
-        ends = [one.next - now for one in self.sent]
-        if self.waiting and len(self.sent) < BATCHES_MAX:
+        ends = [one.next - now for one in needed]
+        if self.waiting and len(needed) < BATCHES_MAX:
             ends.append(QUIET_S)
         return max(0.01, min(ends, default=QUIET_S))
 
     def _due(self):
         """The calls to send now. They stay in `waiting` until they are sent, for `flush`."""
         now = time.monotonic()
-        if not self.waiting or len(self.sent) >= BATCHES_MAX:
+        if not self.waiting or sum(one.is_own for one in self.sent) >= BATCHES_MAX:
             return []
         hurry = self.hurry or self.closing or len(self.waiting) >= LINES_MAX
         if not hurry and now - self.added < QUIET_S and now - self.first < GATHER_S:
@@ -248,9 +258,9 @@ class Sender:
             except Exception as error:
                 for call in group:
                     call.fail(error)
+        over = set(map(id, calls))
         with self.wake:
-            for _ in calls:
-                self.waiting.popleft()
+            self.waiting = collections.deque(call for call in self.waiting if id(call) not in over)
             self.first = time.monotonic()
             self.wake.notify_all()
 
@@ -321,6 +331,7 @@ class Sender:
                 count += 1
                 continue
             for sent in running:
+                # A batch that has ended took its calls along, and an input without a result runs again.
                 if call.key in sent.calls and sent in self.sent:
                     sent.calls[call.key].append(call)
                     count += 1
@@ -339,7 +350,7 @@ class Sender:
                 continue
             if batch["status"] in OPEN:
                 keys = [line["custom_id"] for line in self.gateway.lines(batch["input_file_id"])]
-                sent = Sent(batch["id"], {key: [] for key in keys})
+                sent = Sent(batch["id"], {key: [] for key in keys}, is_own=False)
                 running.append(sent)
                 with self.wake:
                     self.sent.append(sent)

@@ -60,6 +60,26 @@ def same(x):
     return x
 
 
+# Packages that draw bars, as far as the client uses them.
+PROGRESS = {
+    "tqdm/auto.py": """
+import sys
+class tqdm:
+    def __init__(self, total, desc): print(f"total={total}", file=sys.stderr)
+    def update(self, count): print(f"+{count}", file=sys.stderr)
+    def close(self): print("closed", file=sys.stderr)
+""",
+    "rich/progress.py": """
+import sys
+class Progress:
+    def add_task(self, label, total): print(f"total={total}", file=sys.stderr)
+    def start(self): pass
+    def advance(self, task, count): print(f"+{count}", file=sys.stderr)
+    def stop(self): print("closed", file=sys.stderr)
+""",
+}
+
+
 class Local(unittest.TestCase):
     def setUp(self):
         self.client = opentela.Client("local")
@@ -109,6 +129,25 @@ class Local(unittest.TestCase):
     def test_what_cannot_be_pickled_is_refused_with_the_argument(self):
         with self.assertRaisesRegex(TypeError, "argument 1 of same: .*lock cannot be pickled .*pass its path"):
             self.client.submit(same, threading.Lock())
+
+    def test_arguments_that_are_too_large_say_what_to_do(self):
+        with self.assertRaisesRegex(OtelaError, "at most 4190208 are possible: pass a path"):
+            self.client.submit(same, "x" * 5_000_000)
+
+    def test_a_bar_counts_each_result_with_what_is_installed(self):
+        for name, text in PROGRESS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, *name.split("/"))
+                os.makedirs(os.path.dirname(path))
+                open(os.path.join(os.path.dirname(path), "__init__.py"), "w").close()
+                with open(path, "w") as file:
+                    file.write(text)
+                ask = "import opentela; print(list(opentela.Client('local').map(pow, [2, 3], [2, 2], progress=True)))"
+                # -S: without packages of the site, which may have the other one.
+                env = {"PYTHONPATH": os.pathsep.join([folder, *(path for path in sys.path if "site-packages" not in path)])}
+                shown = subprocess.run([sys.executable, "-S", "-c", ask], env=env, capture_output=True, text=True, check=True)
+                self.assertEqual(shown.stdout, "[4, 9]\n")
+                self.assertEqual(shown.stderr.split(), ["total=2", "+1", "+1", "closed"])
 
     def test_a_script_without_a_gateway_says_what_to_set_and_pytest_needs_none(self):
         env = {key: value for key, value in os.environ.items() if not key.startswith(("OTELA_", "PYTEST_"))}

@@ -118,6 +118,18 @@ it('names each obstacle with its fix, and ends with 70', async () => {
   expect(of('engine')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('module') });
 });
 
+it('says whether functions have a Python and a sandbox', async () => {
+  const gateway = await answering(401, REFUSAL);
+  const start = ['--gateway', gateway, ...withToken(), '--allow-functions', 'all'];
+  const { of } = await doctor(start);
+  expect(of('functions')).toMatchObject({ verdict: 'good', found: expect.stringMatching(/^Python 3\.\d+ at \//) });
+  expect(of('sandbox')?.found).toMatch(/^the kernel allows it$|all rights of this user: unshare/);
+  const without = await doctor([...start, '--functions-python', '/no/python', '--functions-sandbox', 'off']);
+  expect(without.of('functions')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('--functions-python') });
+  expect(without.of('sandbox')).toMatchObject({ verdict: 'odd', found: expect.stringContaining('all rights') });
+  expect(without.code).toBe(70);
+});
+
 it('settings that cannot be are one finding, and the rest is looked at all the same', async () => {
   const gateway = await answering(401, REFUSAL);
   const { code, of } = await doctor(['--cluster', 'Not an id', '--gateway', gateway]);

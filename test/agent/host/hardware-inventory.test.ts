@@ -1,6 +1,7 @@
 /** The tools are mocks that print what the real ones print; no driver is asked. */
 import { describe, expect, it } from 'vitest';
 import { hardwareOf, inventory } from '../../../agent/host/hardware-inventory.ts';
+import { nvidiaDeviceNames } from '../../../agent/host/nvidia-gpus.ts';
 import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { usableMemoryMib } from '../../../agent/host/usable-memory.ts';
 import { fakeTool, scratch, userEnv } from '../support/harness.ts';
@@ -52,6 +53,27 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
       { class: 'A100', name: 'NVIDIA A100-SXM4-80GB MIG 1g.10gb+me', vram_mib: 10_240 },
       { class: 'A100', name: 'NVIDIA A100-SXM4-80GB MIG 3g.40gb', vram_mib: 40_960 },
     ]);
+  });
+
+  it('has a name for each GPU and slice of MIG, with which one process gets it', async () => {
+    const listing = `GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000001)
+  MIG 3g.40gb     Device  0: (UUID: MIG-11111111-2222-5333-8444-555555555555)
+  MIG 1g.10gb+me  Device  1: (UUID: MIG-99999999-2222-5333-8444-555555555555)
+GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-5d5ba0d6-0000-4000-8000-000000000002)`;
+    const named = (variable?: string, ok = true) =>
+      nvidiaDeviceNames(
+        async () => (ok ? { ok, stdout: listing } : { ok, reason: 'nvidia-smi is not installed', absent: true }),
+        variable === undefined ? {} : { CUDA_VISIBLE_DEVICES: variable },
+      );
+    const slices = ['MIG-11111111-2222-5333-8444-555555555555', 'MIG-99999999-2222-5333-8444-555555555555'];
+    const second = 'GPU-5d5ba0d6-0000-4000-8000-000000000002';
+    expect(await named()).toEqual([...slices, second]);
+    expect(await named('1')).toEqual([second]);
+    expect(await named('MIG-9999,1')).toEqual([slices[1], second]);
+    expect(await named('')).toEqual([]);
+    // Without nvidia-smi, as in some containers.
+    expect(await named('0,MIG-GPU-1/2/3,NoDevFiles,1', false)).toEqual(['0', 'MIG-GPU-1/2/3']);
+    expect(await named(undefined, false)).toEqual([]);
   });
 
   it('has the data sheet’s memory where the driver does not tell', async () => {

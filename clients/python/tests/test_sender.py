@@ -1,0 +1,145 @@
+"""How calls become batches, with a gateway in memory."""
+
+import json
+import threading
+import unittest
+
+import opentela
+from opentela import _runs
+from opentela._errors import FunctionError, OtelaError
+
+
+@opentela.function
+def same(x):
+    return x
+
+
+class Memory:
+    """A gateway that answers each line with its first argument, while `answers` is set."""
+
+    def __init__(self):
+        self.files, self.made, self.cancelled, self.answers, self.extra = {}, [], [], True, []
+        self.foreign, self.fails = [], None
+        self.lock = threading.Lock()
+
+    def upload(self, name, content, purpose, expires_s=None):
+        with self.lock:
+            self.files[f"file-{len(self.files)}"] = content
+            return f"file-{len(self.files) - 1}"
+
+    def create_batch(self, endpoint, file, metadata):
+        if self.fails:
+            raise self.fails
+        batch = {"id": f"batch_{len(self.made)}", "status": "in_progress", "input_file_id": file, "metadata": metadata, "created_at": 0}
+        self.made.append(batch)
+        return batch
+
+    def batches(self, most):
+        return [*self.foreign, *self.made]
+
+    def lines(self, file):
+        return [json.loads(line) for line in self.files[file].splitlines()]
+
+    def get(self, path):
+        if path.startswith("/files"):
+            return {"data": []}
+        id = path.split("/")[2].partition("?")[0]
+        batch = next(one for one in self.batches(0) if one["id"] == id)
+        if "/results" not in path:
+            return batch
+        lines = self.lines(batch["input_file_id"]) if self.answers and batch in self.made else []
+        if lines:
+            batch["status"] = "completed"
+        data = [
+            {"custom_id": line["custom_id"], "response": {"body": {"output": line["body"]["input"]["args"][0]}}, "error": None} for line in lines
+        ]
+        return {"data": [*self.extra, *data], "has_more": False, "after": "1", "batch": batch}
+
+    def request(self, method, path, **_):
+        self.cancelled.append(path)
+        raise OtelaError("Cannot cancel a batch with status 'completed'.", 409)
+
+
+def client(memory, **options):
+    made = opentela.Client("http://gateway", "sk", **options)
+    made.gateway = made._sender.gateway = memory
+    return made
+
+
+class Sending(unittest.TestCase):
+    def test_calls_that_follow_each_other_are_one_batch_and_equal_ones_run_as_often_as_called(self):
+        memory = Memory()
+        with client(memory) as made:
+            futures = [made.submit(same, x) for x in (1, 1, 2)]
+            self.assertEqual([one.result(30) for one in futures], [1, 1, 2])
+        self.assertEqual(len(memory.made), 1)
+        self.assertEqual(len({line["custom_id"] for line in memory.lines(memory.made[0]["input_file_id"])}), 3)
+        self.assertEqual({one.run_id for one in futures}, {memory.made[0]["metadata"]["opentela_run"]})
+
+    def test_more_lines_than_one_batch_holds_are_several_that_run_together(self):
+        memory, most = Memory(), _runs.LINES_MAX
+        _runs.LINES_MAX = 10
+        try:
+            with client(memory) as made:
+                self.assertEqual(list(made.map(same, range(25))), list(range(25)))
+        finally:
+            _runs.LINES_MAX = most
+        self.assertEqual([len(memory.lines(one["input_file_id"])) for one in memory.made], [10, 10, 5])
+
+    def test_lines_that_a_gateway_invents_or_repeats_change_nothing(self):
+        memory = Memory()
+        memory.extra = [{}, {"custom_id": None}, {"custom_id": "invented", "response": {"body": {"output": 9}}}]
+        with client(memory) as made:
+            self.assertEqual(list(made.map(same, [1, 2])), [1, 2])
+
+    def test_a_result_without_an_output_is_an_error_with_its_code(self):
+        memory = Memory()
+        with client(memory) as made:
+            memory.answers = False
+            future = made.submit(same, 1)
+            while not memory.made:
+                pass
+            key = memory.lines(memory.made[0]["input_file_id"])[0]["custom_id"]
+            memory.extra = [{"custom_id": key, "response": None, "error": {"code": "engine_failed", "message": "why"}}]
+            with self.assertRaisesRegex(FunctionError, "why") as raised:
+                future.result(30)
+            self.assertEqual(raised.exception.code, "engine_failed")
+            memory.answers = True
+
+    def test_a_refused_batch_fails_its_calls_with_the_reason(self):
+        memory = Memory()
+        memory.fails = OtelaError("POST /batches: 403 This key may not call this endpoint.", 403)
+        with client(memory) as made:
+            with self.assertRaisesRegex(OtelaError, "may not call"):
+                made.submit(same, 1).result(30)
+
+    def test_a_batch_of_another_script_is_followed_and_does_not_hold_up_the_end(self):
+        memory = Memory()
+        with client(memory) as first:
+            first.submit(same, 7).result(30)
+        theirs = {**memory.made.pop(), "status": "in_progress", "id": "batch_theirs"}
+        memory.foreign = [theirs]
+        second = client(memory)
+        self.assertEqual(second.submit(same, 8).result(30), 8)
+        # Nothing waits for the other batch, so this returns although it still runs.
+        ended = threading.Thread(target=second.shutdown)
+        ended.start()
+        ended.join(30)
+        self.assertFalse(ended.is_alive())
+
+    def test_cancel_futures_cancels_own_batches_and_forgives_those_that_have_ended(self):
+        memory = Memory()
+        memory.answers = False
+        made = client(memory)
+        made.submit(same, 1)
+        while not memory.made:
+            pass
+        made.shutdown(wait=False, cancel_futures=True)
+        self.assertEqual(memory.cancelled, ["/batches/batch_0/cancel"])
+        with self.assertRaisesRegex(RuntimeError, "after shutdown"):
+            made.submit(same, 2)
+        memory.answers = True
+
+
+if __name__ == "__main__":
+    unittest.main()
