@@ -3,10 +3,10 @@
  * the seconds of one decision.
  */
 import { loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { smoothTransport } from '../../scheduler/regions/smooth-transport.ts';
 import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { roundRobin } from './baselines/round-robin.ts';
 import { smoothed } from './macro/forecast.ts';
-import { smoothTransport } from './macro/smooth-transport.ts';
 import { smoothingPlanner } from './macro/smoothing-planner.ts';
 import { torta } from './micro/torta.ts';
 import type { RegionPolicy } from './simulator/policy.ts';

@@ -8,7 +8,8 @@ import { paperPlanner } from '../../regions/macro/paper-transport.ts';
 import { policyPlanner } from '../../regions/macro/ppo/planner.ts';
 import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
 import { type TortaOptions, torta } from '../../regions/micro/torta.ts';
-import { type Row, row } from '../rows.ts';
+import type { Row } from '../rows.ts';
+import { claim } from './claims.ts';
 import { comparisonTable } from './comparison.ts';
 import { type MakePolicy, OURS, ours, type Run, runOne } from './experiment.ts';
 import { change } from './statistics.ts';
@@ -35,7 +36,9 @@ const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
       forecast: smoothed(world),
     }),
   'no activation': variant('no activation', { activation: false }),
+  'no scores (7)-(10)': variant('no scores', { score: false }),
   'no local search (score alone)': variant('no local search', { localSearch: false }),
+  'no migration': variant('no migration', { migration: false }),
   'latency-greedy': latencyGreedy,
   'loading-greedy': loadingGreedy,
 };
@@ -69,6 +72,12 @@ export function learningRows(topology: string, runs: ReadonlyMap<string, readonl
   ];
   return measures.map(([name, measure]) => {
     const { mean, half } = change(of('PPO instead of the QP', measure), of(OURS, measure));
-    return row(`${topology}: ${name} with PPO against the QP (± ${(100 * half).toFixed(1)})`, '%', 100 * mean);
+    return claim(
+      `Beyond the paper: ${name} with PPO against the QP`,
+      `${topology}, ± ${(100 * half).toFixed(1)}`,
+      '%',
+      100 * mean,
+      { band: [-20, 20] },
+    );
   });
 }

@@ -1,4 +1,5 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { activated } from '../../regions/baselines/activated.ts';
 import { gatewayPolicy } from '../../regions/baselines/gateway-policies.ts';
 import { latencyGreedy } from '../../regions/baselines/latency-greedy.ts';
 import { roundRobin } from '../../regions/baselines/round-robin.ts';
@@ -24,13 +25,35 @@ export const BASELINES: Readonly<Record<string, MakePolicy>> = {
   'latency-greedy': latencyGreedy,
   'gateway least-load': (_world, _source, seed) => gatewayPolicy('least-load', seed),
   'gateway prefix-affinity': (_world, _source, seed) => gatewayPolicy('prefix-affinity', seed),
+  'gateway score': (_world, _source, seed) => gatewayPolicy('score', seed),
   'gateway weighted': (_world, _source, seed) => gatewayPolicy('weighted', seed),
 };
 /** The baselines of the paper. */
 export const PAPER_BASELINES = ['round-robin', 'skylb', 'sdib'] as const;
 
+/** Name of a baseline with servers that sleep, wake and load models as ours do. */
+export const activation = (name: string) => `${name}, activation`;
+
 export const OURS = 'ours';
+/** Ours without activation: all servers stay awake with their models, as those of the plain baselines. */
+export const AWAKE = 'ours, all awake';
 export const ours: MakePolicy = (world) => torta({ name: OURS, macro: smoothingPlanner(), forecast: smoothed(world) });
+
+/** All policies by name: baselines with and without activation, and ours with and without. */
+export const POLICIES: Readonly<Record<string, MakePolicy>> = {
+  ...BASELINES,
+  ...Object.fromEntries(
+    [...PAPER_BASELINES, 'latency-greedy', 'gateway least-load'].map((name): [string, MakePolicy] => [
+      activation(name),
+      // Round robin sends as many tasks to slow GPUs as to fast ones. If a GPU serves only the tasks that it is made for,
+      // its response is a third shorter; that of the other baselines would be longer.
+      (world, source, seed) =>
+        activated((BASELINES[name] ?? roundRobin)(world, source, seed), { madeOnly: name === 'round-robin' }),
+    ]),
+  ),
+  [AWAKE]: (world) => torta({ name: AWAKE, macro: smoothingPlanner(), forecast: smoothed(world), activation: false }),
+  [OURS]: ours,
+};
 
 export interface RunOptions {
   slots: number;

@@ -1,11 +1,13 @@
 import { barsSvg } from '../../../scheduler/cli/bar-chart.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import type { Compared } from './comparison.ts';
-import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
+import { SETTINGS } from './comparison.ts';
+import { activation, type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
 import type { AccuracyPoint } from './scenarios.ts';
 import { interval } from './statistics.ts';
 
-const SHOWN = [...PAPER_BASELINES, 'latency-greedy', OURS];
+/** Policies with the same powers: all activate servers. */
+const SHOWN = [...SETTINGS.sleep.baselines, activation('latency-greedy'), OURS];
 
 /** Figures 8, 9 and 10 next to each other, for one topology. */
 export function comparisonPicture({ topology, runs }: Compared): [name: string, svg: string] {
@@ -24,6 +26,19 @@ export function comparisonPicture({ topology, runs }: Compared): [name: string, 
   return [`regions-${topology}`, svg];
 }
 
+/** Figure 10: the share of slots with a balance (11) of at most x, over all seeds. */
+export function balancePicture({ topology, runs }: Compared): [name: string, svg: string] {
+  const series = [...PAPER_BASELINES, ...SHOWN].flatMap((name) => {
+    const values = (runs.get(name) ?? []).flatMap(({ balances }) => balances).sort((a, b) => a - b);
+    const points = values.map((value, i): [number, number] => [value, (i + 1) / values.length]);
+    return points.length === 0 ? [] : [{ name, points }];
+  });
+  const svg = chartsSvg([
+    { title: `Balance of active servers, ${topology}`, x: '1/(1+CV)', y: 'share of slots', series },
+  ]);
+  return [`regions-balance-${topology}`, svg];
+}
+
 /** Mean response by slot, over all seeds. */
 export function coursePicture(title: string, runs: ReadonlyMap<string, readonly Run[]>): string {
   const series = [...runs].map(([name, own]) => ({
@@ -38,7 +53,7 @@ export function coursePicture(title: string, runs: ReadonlyMap<string, readonly 
 }
 
 /** Figure 12. */
-export function accuracyPicture(points: readonly AccuracyPoint[]): string {
+export function accuracyPicture(points: readonly AccuracyPoint[], baselineS: number): string {
   const line = (of: (point: AccuracyPoint) => number): [number, number][] =>
     points.map((point): [number, number] => [point.accuracy, of(point)]).sort((a, b) => a[0] - b[0]);
   return chartsSvg([
@@ -46,7 +61,10 @@ export function accuracyPicture(points: readonly AccuracyPoint[]): string {
       title: 'Response by accuracy of the forecast',
       x: 'accuracy (12)',
       y: 'seconds',
-      series: [{ name: 'ours', points: line(({ responseS }) => responseS) }],
+      series: [
+        { name: 'ours', points: line(({ responseS }) => responseS) },
+        { name: 'best baseline with activation', points: line(() => baselineS) },
+      ],
     },
     {
       title: 'Electricity by accuracy of the forecast',

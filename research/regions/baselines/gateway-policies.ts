@@ -6,8 +6,9 @@ import { GPU_WEIGHTS } from '../../../shared/routing/policies/node-weights.ts';
 import { prefixAffinity } from '../../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../../shared/routing/policies/round-robin.ts';
+import { scorePolicy } from '../../../shared/routing/policies/score.ts';
 import { weighted } from '../../../shared/routing/policies/weighted.ts';
-import type { Policy } from '../../../shared/routing/routing-policy.ts';
+import type { Policy, RoutedRequest } from '../../../shared/routing/routing-policy.ts';
 import type { Cluster } from '../simulator/cluster.ts';
 import type { RegionPolicy } from '../simulator/policy.ts';
 import type { Server } from '../simulator/server.ts';
@@ -45,7 +46,7 @@ class Node implements Candidate {
   }
 }
 
-const GATEWAY_POLICIES = ['least-load', 'prefix-affinity', 'weighted', 'random', 'round-robin'] as const;
+const GATEWAY_POLICIES = ['least-load', 'prefix-affinity', 'weighted', 'random', 'round-robin', 'score'] as const;
 type Name = (typeof GATEWAY_POLICIES)[number];
 
 function fresh(name: Name): Policy {
@@ -60,6 +61,8 @@ function fresh(name: Name): Policy {
       return randomPolicy;
     case 'round-robin':
       return roundRobin();
+    case 'score':
+      return scorePolicy();
   }
 }
 
@@ -88,17 +91,16 @@ export function gatewayPolicy(name: Name, seed: number): RegionPolicy {
     name: `gateway ${name}`,
     choose({ task }, cluster) {
       const candidates = listOf(cluster, cluster.hosts(task.model));
-      const chosen = policy.pick(
-        candidates,
-        {
-          model: `model ${task.model}`,
-          priority: 'interactive',
-          inputTokens: 0,
-          ...(task.prefix < 0 ? {} : { prefixHash: Math.imul(task.prefix, 0x9e3779b1) >>> 0 }),
-        },
-        random,
-      );
-      return chosen instanceof Node ? chosen.server : undefined;
+      const request: RoutedRequest = {
+        model: `model ${task.model}`,
+        priority: 'interactive',
+        inputTokens: 0,
+        ...(task.prefix < 0 ? {} : { prefixHash: Math.imul(task.prefix, 0x9e3779b1) >>> 0 }),
+      };
+      const chosen = policy.pick(candidates, request, random);
+      if (!(chosen instanceof Node)) return undefined;
+      policy.onRequestStart(chosen, request);
+      return chosen.server;
     },
   };
 }

@@ -1,3 +1,4 @@
+import type { TransportProblem } from '../../../scheduler/regions/smooth-transport.ts';
 import { LpProgram, solve } from '../../../scheduler/solver/highs.ts';
 import {
   byRegion,
@@ -8,7 +9,6 @@ import {
   type MacroWeights,
   transportProblem,
 } from './problem.ts';
-import type { TransportProblem } from './smooth-transport.ts';
 import { byCapacity } from './smoothing-planner.ts';
 
 /** Time limit of HiGHS, seconds; a plan of 37 regions takes some tenths. */

@@ -1,6 +1,6 @@
+import type { TransportProblem } from '../../../scheduler/regions/smooth-transport.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
-import type { TransportProblem } from './smooth-transport.ts';
 
 /** What a macro planner may know when a slot begins. */
 export interface MacroInput {

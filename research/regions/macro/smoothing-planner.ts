@@ -1,3 +1,4 @@
+import { smoothTransport, type TransportProblem } from '../../../scheduler/regions/smooth-transport.ts';
 import {
   byRegion,
   DEFAULT_WEIGHTS,
@@ -7,7 +8,6 @@ import {
   type MacroWeights,
   transportProblem,
 } from './problem.ts';
-import { smoothTransport, type TransportProblem } from './smooth-transport.ts';
 
 /** min ⟨C, P⟩ + λ‖P − P_prev‖², without learning. Keeps its last plan by kinds of servers. */
 export function smoothingPlanner(weights: Partial<MacroWeights> = {}): MacroPlanner {

@@ -1,5 +1,5 @@
+import { smoothTransport, type TransportProblem } from '../../../scheduler/regions/smooth-transport.ts';
 import { takesType, taskUsd } from '../macro/problem.ts';
-import { smoothTransport, type TransportProblem } from '../macro/smooth-transport.ts';
 import { byCapacity } from '../macro/smoothing-planner.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
@@ -11,6 +11,8 @@ export interface LayoutOptions {
   useMax: number;
   slotS: number;
   meanWorkS: number;
+  /** True: each kind of server serves only the type of task that it is made for (Table 1b). */
+  madeOnly?: boolean;
   /** γ of (6): servers for this number of standard deviations of arrivals above their mean. */
   gamma: number;
 }
@@ -30,7 +32,7 @@ export function wantedServers(
   options: LayoutOptions,
 ): number[][] {
   const [rows, columns] = [TASK_TYPES.length, world.kinds.length];
-  const { slotS, useMax, meanWorkS, gamma, secondsPerUsd } = options;
+  const { slotS, useMax, meanWorkS, gamma, secondsPerUsd, madeOnly = false } = options;
   const mass = new Float64Array(rows);
   world.models.forEach(({ type }, m) => {
     mass[type] = (mass[type] ?? 0) + (tasks[m] ?? 0);
@@ -41,7 +43,8 @@ export function wantedServers(
   for (let type = 0; type < rows; type++)
     for (let kind = 0; kind < columns; kind++) {
       const seconds = (world.kinds[kind]?.factor[type] ?? 1) * meanWorkS;
-      const can = (counts[kind] ?? 0) > 0 && takesType(world, kind, type);
+      const isMade = !madeOnly || world.kinds[kind]?.made === TASK_TYPES[type];
+      const can = (counts[kind] ?? 0) > 0 && isMade && takesType(world, kind, type);
       const at = type * columns + kind;
       cost[at] = can ? seconds + secondsPerUsd * taskUsd(world, kind, seconds, price) : Number.POSITIVE_INFINITY;
       load[at] = seconds;

@@ -1,7 +1,7 @@
-import type { Cluster } from '../simulator/cluster.ts';
-import { QUEUE_MAX } from '../simulator/cluster.ts';
-import type { Job, Server } from '../simulator/server.ts';
+import { type Cluster, QUEUE_MAX } from '../simulator/cluster.ts';
+import { HISTORY, type Job, type Server } from '../simulator/server.ts';
 import { TASK_MEMORY_GB, TASK_TYPES } from '../world/tasks.ts';
+import type { World } from '../world/world.ts';
 
 /** Weights of (7); the paper does not give them. */
 export interface ScoreWeights {
@@ -15,39 +15,53 @@ export const DEFAULT_SCORE: ScoreWeights = { hardware: 0.4, load: 0.4, locality:
 const OTHER_TYPE = 0.7;
 /** (9): κ. */
 const LOAD_DECAY = 2;
-/** Speed that a task wants for its type, relative to an A100. */
-const WANTED_SPEED = 1;
+/** (10): τ, seconds. */
+const HISTORY_DECAY_S = 300;
+/** (10): similarity of a task of the same model with another beginning. */
+const SAME_MODEL = 0.5;
 
 /** (7): score = w1·HW + w2·Load + w3·Loc, higher is better. */
 export function score(server: Server, job: Job, cluster: Cluster, weights: ScoreWeights): number {
   return (
-    weights.hardware * hardware(server, job, cluster) +
-    weights.load * loadOf(server, cluster) +
-    weights.locality * locality(server, job)
+    weights.hardware * (hardwareOf(cluster.world)[server.kind]?.[job.task.model] ?? 0) +
+    weights.load * loadOf(server) +
+    weights.locality * locality(server, job, cluster.nowS)
   );
 }
 
-/** (8): min(1, C_s/c_i) · min(1, M_s/m_i) · match. */
-function hardware(server: Server, { task }: Job, { world }: Cluster): number {
-  const kind = world.kinds[server.kind];
-  const type = TASK_TYPES[task.type];
-  if (kind === undefined || type === undefined) return 0;
-  const speed = Math.min(1, 1 / ((kind.factor[task.type] ?? 1) * WANTED_SPEED));
-  const needsGb = (world.models[task.model]?.memoryGb ?? 0) + TASK_MEMORY_GB[type];
-  return speed * Math.min(1, kind.gpu.memoryBytes / 1e9 / needsGb) * (kind.made === type ? 1 : OTHER_TYPE);
+const tables = new WeakMap<World, number[][]>();
+
+/** (8) by kind of server and model: min(1, C_s/c_i) · min(1, M_s/m_i) · match; C_s: speed relative to an A100. */
+function hardwareOf(world: World): number[][] {
+  let table = tables.get(world);
+  if (table === undefined) {
+    table = world.kinds.map((kind) =>
+      world.models.map(({ type, memoryGb }) => {
+        const name = TASK_TYPES[type] ?? 'light';
+        const speed = Math.min(1, 1 / (kind.factor[type] ?? 1));
+        const memory = Math.min(1, kind.gpu.memoryBytes / 1e9 / (memoryGb + TASK_MEMORY_GB[name]));
+        return speed * memory * (kind.made === name ? 1 : OTHER_TYPE);
+      }),
+    );
+    tables.set(world, table);
+  }
+  return table;
 }
 
-/** (9): exp(−κ(util_s + q_s/q_max)). */
-function loadOf(server: Server, _cluster: Cluster): number {
-  const busy = server.running === undefined ? 0 : 1;
-  return Math.exp(-LOAD_DECAY * (busy + server.queued / QUEUE_MAX));
+/** (9): exp(−κ(util_s + q_s/q_max)); util_s: of the last slot, but at least the task that runs now. */
+function loadOf(server: Server): number {
+  const use = server.running === undefined ? server.use : 1;
+  return Math.exp(-LOAD_DECAY * (use + server.queued / QUEUE_MAX));
 }
 
-/**
- * (10), with the server's current contents instead of a decaying history: its prefix, otherwise its model, otherwise
- * nothing.
- */
-function locality(server: Server, { task }: Job): number {
+/** (10): mean over the server's last tasks of sim(i, j) · exp(−age/τ). */
+function locality(server: Server, { task }: Job, nowS: number): number {
   if (server.lastModel !== task.model) return 0;
-  return server.holdsPrefix(task.prefix) ? 1 : 0.5;
+  const known = Math.min(server.past, HISTORY);
+  let sum = 0;
+  for (let at = 0; at < known; at++) {
+    const same = task.prefix >= 0 && server.pastPrefixes[at] === task.prefix;
+    sum += (same ? 1 : SAME_MODEL) * Math.exp(((server.pastS[at] ?? 0) - nowS) / HISTORY_DECAY_S);
+  }
+  return known > 0 ? sum / known : 0;
 }

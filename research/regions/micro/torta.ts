@@ -5,8 +5,9 @@ import type { RegionPolicy, SlotStart } from '../simulator/policy.ts';
 import { ASLEEP, type Job, type Server } from '../simulator/server.ts';
 import { plannablePrices } from '../world/price.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
-import { activate } from './activation.ts';
-import { type LayoutOptions, wantedServers, wholeServers } from './layout.ts';
+import { AWAKE_USE, keepAwake, wakeForHeld } from './keep-awake.ts';
+import type { LayoutOptions } from './layout.ts';
+import { migrateTo } from './migration.ts';
 import { byType, countKinds, raiseToObserved, useOf } from './observed.ts';
 import { DEFAULT_SCORE, type ScoreWeights, score } from './score.ts';
 
@@ -18,31 +19,31 @@ export interface TortaOptions {
   forecast: DemandForecast;
   weights?: Partial<MacroWeights>;
   layout?: Partial<LayoutOptions>;
-  score?: ScoreWeights;
+  /** Weights of (7); false: only the local search chooses the server of a region. */
+  score?: ScoreWeights | false;
   /** Slots by which servers wake ahead: the longest cold start. */
   aheadSlots?: number;
   /** True: servers sleep and wake. False: all stay awake with their models. */
   activation?: boolean;
-  /** True: after (7), another server is chosen if it would answer the task sooner. */
+  /** True: another server replaces the best by (7) if it costs less seconds. */
   localSearch?: boolean;
+  /** True: a running task moves to an idle server of its region if that ends it sooner, in spite of the migration. */
+  migration?: boolean;
 }
 
 /** 180 s of cold start are four slots of 45 s. */
 const AHEAD_SLOTS = 4;
-/**
- * Assumed work of an awake server, as a share of its time. It is above 1 because (6) adds a margin for randomness to
- * every kind and model, and rounding up adds more, so that servers work less in the end.
- */
-const AWAKE_USE = 1.1;
 /** Regions of the plan that are compared for a task, in addition to the region of the turn. */
 const OTHER_REGIONS = 3;
 /**
  * Another region of the plan must be better by this many seconds, because shares are kept while the difference is
  * small.
  */
-const DETOUR_S = 1;
+const DETOUR_S = 0.3;
+/** Another server of the region must be better than the best by (7) by this many seconds, network and price included. */
+const SEARCH_S = 0.1;
 /** Above this delay all regions are compared: a plan of averages did not predict this moment. */
-const ESCAPE_S = 4;
+const ESCAPE_S = 1;
 
 interface Choice {
   server: Server | undefined;
@@ -59,7 +60,7 @@ class Torta implements RegionPolicy {
   readonly name: string;
   readonly #options: TortaOptions;
   readonly #weights: MacroWeights;
-  readonly #score: ScoreWeights;
+  readonly #score: ScoreWeights | false;
   #shares: Float64Array | undefined;
   /** Recent arrivals. */
   #seen: DemandForecast | undefined;
@@ -151,22 +152,7 @@ class Torta implements RegionPolicy {
         }
       });
     });
-    for (let region = 0; region < regions; region++) {
-      if (!cluster.alive[region]) continue;
-      const counts = countKinds(cluster.byRegion[region] ?? [], world.kinds.length);
-      for (const server of cluster.byRegion[region] ?? []) {
-        for (let job = server.head; job !== undefined; job = job.next) {
-          const own = tasks[region];
-          if (own !== undefined) own[job.task.model] = (own[job.task.model] ?? 0) + 1;
-        }
-      }
-      const wanted = wantedServers(world, counts, tasks[region] ?? [], this.#prices[region] ?? 0, layout);
-      activate(
-        cluster,
-        region,
-        wanted.map((line, kind) => wholeServers(line, counts[kind] ?? 0)),
-      );
-    }
+    keepAwake(cluster, tasks, this.#prices, layout);
   }
 
   choose(job: Job, cluster: Cluster): Server | undefined {
@@ -216,69 +202,63 @@ class Torta implements RegionPolicy {
     this.#credit[first + region] = (this.#credit[first + region] ?? 0) - 1;
   }
 
-  /** The best server of a region: the lowest cost in seconds; without the local search, the best by (7). */
+  /**
+   * The server of a region for a task: the best by (7), unless another costs `SEARCH_S` less: seconds of network,
+   * queue, loading and computation, and the electricity in seconds.
+   */
   #within(region: number, job: Job, cluster: Cluster): Choice {
+    const weights = this.#score;
     const search = this.#options.localSearch !== false;
     const { origin, model } = job.task;
     const network = 2 * cluster.latencyS(origin, region);
     const price = this.#prices[region] ?? 0;
-    let [server, least, delayS]: [Server | undefined, number, number] = [undefined, Number.POSITIVE_INFINITY, 0];
+    let [quickest, scored] = [NONE, NONE];
     let highest = Number.NEGATIVE_INFINITY;
-    for (const one of cluster.byRegion[region] ?? []) {
-      if (!one.alive || one.phase === ASLEEP || one.queued >= QUEUE_MAX || !cluster.fits(one, model)) continue;
-      const delay = cluster.delayS(one, model);
-      const service = cluster.serviceS(one, job);
+    for (const server of cluster.byRegion[region] ?? []) {
+      if (!server.alive || server.phase === ASLEEP || server.queued >= QUEUE_MAX || !cluster.fits(server, model))
+        continue;
+      const delayS = cluster.delayS(server, model);
+      const service = cluster.serviceS(server, job);
       const seconds =
-        network + delay + service + this.#weights.secondsPerUsd * taskUsd(cluster.world, one.kind, service, price);
-      if (search) {
-        if (seconds >= least) continue;
-      } else {
-        const own = score(one, job, cluster, this.#score);
-        if (own <= highest) continue;
-        highest = own;
-      }
-      server = one;
-      least = seconds;
-      delayS = delay;
+        network + delayS + service + this.#weights.secondsPerUsd * taskUsd(cluster.world, server.kind, service, price);
+      if (seconds < quickest.seconds) quickest = { server, seconds, delayS };
+      if (weights === false) continue;
+      const own = score(server, job, cluster, weights);
+      if (own <= highest) continue;
+      highest = own;
+      scored = { server, seconds, delayS };
     }
-    return { server, seconds: least, delayS };
+    if (weights === false) return quickest;
+    return search && quickest.seconds < scored.seconds - SEARCH_S ? quickest : scored;
   }
 
   /**
    * Local search continues while tasks wait: a server without work takes the first task from the longest queue of its
-   * region, if it has the task's model.
+   * region, if it has the task's model. Without such a queue it may take over a running task.
    */
   idle(server: Server, cluster: Cluster): void {
-    if (this.#options.localSearch === false) return;
+    if (this.#options.localSearch === false || this.#steal(server, cluster)) return;
+    if (this.#options.migration !== false) migrateTo(server, cluster);
+  }
+
+  #steal(server: Server, cluster: Cluster): boolean {
     let [longest, backlogS]: [Server | undefined, number] = [undefined, 0];
     for (const other of cluster.byRegion[server.region] ?? []) {
       if (other.head?.task.model !== server.model || other.backlogS <= backlogS) continue;
       longest = other;
       backlogS = other.backlogS;
     }
-    if (longest?.head === undefined) return;
+    if (longest?.head === undefined) return false;
     const here = cluster.serviceS(server, longest.head);
     const there = Math.max(0, longest.freeS - cluster.nowS) + cluster.serviceS(longest, longest.head);
-    if (here < there) cluster.steal(longest, server);
+    if (here >= there) return false;
+    cluster.steal(longest, server);
+    return true;
   }
 
-  /** The buffer wakes servers: for each held task the quickest that fits, close to its origin. */
+  /** The buffer wakes servers. */
   holding(held: readonly Job[], cluster: Cluster): void {
-    for (const { task } of held) {
-      const [region] = cluster.alive
-        .map((alive, one) => ({ one, alive }))
-        .filter(
-          ({ alive, one }) =>
-            alive && cluster.byRegion[one]?.some((s) => s.phase === ASLEEP && cluster.fits(s, task.model)),
-        )
-        .sort((a, b) => cluster.latencyS(task.origin, a.one) - cluster.latencyS(task.origin, b.one));
-      if (region === undefined) return;
-      const sleeping = (cluster.byRegion[region.one] ?? []).filter(
-        (s) => s.phase === ASLEEP && s.alive && cluster.fits(s, task.model),
-      );
-      const soonest = sleeping.sort((a, b) => a.coldStartS - b.coldStartS)[0];
-      if (soonest !== undefined) cluster.wake(soonest, task.model);
-    }
+    wakeForHeld(held, cluster);
   }
 }
 

@@ -2,7 +2,7 @@ import { PREFIX_SAVING } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
 import { Events } from './events.ts';
 import type { Recorder } from './recorder.ts';
-import { ASLEEP, BUSY, IDLE, type Job, Server, SWITCHING, WAKING } from './server.ts';
+import { ASLEEP, BUSY, IDLE, type Job, MIGRATING, Server, SWITCHING, WAKING } from './server.ts';
 
 /** Most tasks that wait at one server: a minute or two of work. */
 export const QUEUE_MAX = 16;
@@ -35,8 +35,8 @@ export class Cluster {
   }
 
   /**
-   * Open servers that hold the model; if there are none, all open ones that it fits. The same array until `version`
-   * changes.
+   * Servers that hold the model and are ready; if there are none, those that will be; if there are none, all open ones
+   * that it fits. The same array until `version` changes.
    */
   hosts(model: number): readonly Server[] {
     if (this.#hostsVersion !== this.version) {
@@ -45,7 +45,9 @@ export class Cluster {
     }
     let known = this.#hosts[model];
     if (known === undefined) {
-      known = this.servers.filter((one) => one.open && one.model === model);
+      const holding = this.servers.filter((one) => one.open && one.model === model);
+      known = holding.filter((one) => one.phase !== WAKING);
+      if (known.length === 0) known = holding;
       if (known.length === 0) known = this.servers.filter((one) => one.open && this.fits(one, model));
       this.#hosts[model] = known;
     }
@@ -60,10 +62,10 @@ export class Cluster {
     return this.world.topology.latencyS[from]?.[to] ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Seconds that the server computes the task. */
+  /** Seconds that the server computes the rest of the task. */
   serviceS(server: Server, job: Job): number {
     const { workS, model, prefix } = job.task;
-    const seconds = workS * (this.#factors[server.kind]?.[model] ?? 1);
+    const seconds = job.left * workS * (this.#factors[server.kind]?.[model] ?? 1);
     return server.holdsPrefix(prefix) ? seconds * (1 - PREFIX_SAVING) : seconds;
   }
 
@@ -101,6 +103,35 @@ export class Cluster {
     this.#enqueue(job, to);
   }
 
+  /** Seconds of service that a busy server still owes its task; 0: it is not busy. */
+  remainingS(server: Server): number {
+    return server.phase === BUSY ? Math.max(0, server.freeS - this.nowS) : 0;
+  }
+
+  /**
+   * Moves the running task of `from` to `to`, which is idle and holds its model. Both servers are occupied for the
+   * `migrationS` of the world. Does nothing for other servers.
+   */
+  migrate(from: Server, to: Server): void {
+    const job = from.running;
+    if (job === undefined || from.phase !== BUSY || to.phase !== IDLE || to.model !== job.task.model) return;
+    const restS = this.remainingS(from);
+    if (restS <= 0) return;
+    const { migrationS } = this.world;
+    job.movedComputeS += job.serviceS - restS;
+    job.left *= restS / job.serviceS;
+    job.migrateS += migrationS;
+    this.#recorder.migrated();
+    for (const server of [from, to]) {
+      this.#enter(server, MIGRATING);
+      server.freeS = this.nowS + migrationS;
+    }
+    from.running = undefined;
+    to.running = job;
+    to.freeS += this.serviceS(to, job);
+    for (const server of [from, to]) this.#timer(server, this.nowS + migrationS);
+  }
+
   #take(server: Server): Job | undefined {
     const job = server.shift();
     if (job === undefined) return undefined;
@@ -110,6 +141,7 @@ export class Cluster {
   }
 
   #startNext(server: Server): void {
+    if (server.phase === WAKING) this.version++;
     for (;;) {
       const job = this.#take(server);
       if (job === undefined) {
@@ -125,8 +157,10 @@ export class Cluster {
       }
       server.running = job;
       const beginsS = Math.max(this.nowS, job.reachedS);
-      if (server.model === job.task.model) this.#serve(server, job, beginsS);
-      else this.#load(server, job, beginsS);
+      if (server.model === job.task.model) {
+        job.switchS = 0;
+        this.#serve(server, job, beginsS);
+      } else this.#load(server, job, beginsS);
       return;
     }
   }
@@ -145,11 +179,10 @@ export class Cluster {
   }
 
   #serve(server: Server, job: Job, beginsS: number): void {
-    if (server.phase !== SWITCHING) job.switchS = 0;
     this.#enter(server, BUSY);
     job.startedS = beginsS;
     job.serviceS = this.serviceS(server, job);
-    server.remember(job.task.prefix);
+    server.remember(job.task.prefix, beginsS);
     server.freeS = beginsS + job.serviceS;
     this.#timer(server, server.freeS);
   }
@@ -196,7 +229,7 @@ export class Cluster {
       this.#enter(server, ASLEEP);
       server.alive = false;
       server.epoch++;
-      if (server.running !== undefined) lost.push(server.running);
+      if (server.running !== undefined) lost.push(restarted(server.running));
       server.running = undefined;
       for (let job = server.shift(); job !== undefined; job = server.shift()) lost.push(job);
       server.backlogS = 0;
@@ -222,7 +255,7 @@ export class Cluster {
     const server = this.servers[this.events.server];
     if (server === undefined || server.epoch !== this.events.epoch) return;
     const job = server.running;
-    if (server.phase === SWITCHING && job !== undefined) {
+    if ((server.phase === SWITCHING || server.phase === MIGRATING) && job !== undefined) {
       this.#serve(server, job, Math.max(this.nowS, job.reachedS));
       return;
     }
@@ -238,6 +271,7 @@ export class Cluster {
     this.#recorder.used(server, seconds);
     if (server.phase === BUSY) server.busyS += seconds;
     if (server.phase !== ASLEEP) server.awakeS += seconds;
+    if (server.phase !== ASLEEP && server.phase !== WAKING) server.activeS += seconds;
   }
 
   #enter(server: Server, phase: number): void {
@@ -249,4 +283,12 @@ export class Cluster {
     server.epoch++;
     this.events.push(atS, server.id, server.epoch);
   }
+}
+
+/** A task begins again if its server failed: the seconds of computation before count as waiting. */
+function restarted(job: Job): Job {
+  job.left = 1;
+  job.movedComputeS = 0;
+  job.migrateS = 0;
+  return job;
 }

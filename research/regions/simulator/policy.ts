@@ -7,6 +7,8 @@ export interface SlotStart {
   slotS: number;
   /** Tasks that arrived in the previous slot, `arrived[origin][model]`; zeros in the first. */
   arrived: readonly (readonly number[])[];
+  /** Tasks that the policy sent to a region in the previous slot, `routed[region][model]`. */
+  routed: readonly (readonly number[])[];
 }
 
 /** Decides where tasks go, and controls servers. It may keep state; runs never share one. */

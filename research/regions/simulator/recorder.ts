@@ -1,7 +1,7 @@
 import { PHASES } from '../world/hardware.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import type { World } from '../world/world.ts';
-import type { Job, Server } from './server.ts';
+import { type Job, MIGRATING, type Server, SWITCHING, WAKING } from './server.ts';
 
 const JOULES_PER_KWH = 3.6e6;
 
@@ -17,14 +17,19 @@ export interface RunResult {
   waitS: number;
   computeS: number;
   switchS: number;
+  migrateS: number;
   networkS: number;
   responseByTypeS: number[];
-  /** Of all servers, and by `PHASES`. */
+  /** Electricity of all servers, and by `PHASES`. */
   costUsd: number;
+  costByPhaseUsd: number[];
+  /** The part of `costUsd` in which servers woke, loaded a model or moved a task: the price of switching. */
+  overheadUsd: number;
   energyKwh: number;
   energyByPhaseKwh: number[];
-  /** 1/(1+CV) of the regions' use of their awake servers, mean over slots. */
+  /** (11): 1/(1+CV) of the active servers' use, mean over slots; its CDF follows from `balances`, ascending. */
   balance: number;
+  balances: number[];
   /** Busy share of awake seconds; awake share of all seconds. */
   use: number;
   awake: number;
@@ -32,8 +37,12 @@ export interface RunResult {
   shareChange: number;
   modelSwitches: number;
   wakes: number;
+  migrations: number;
   retries: number;
 }
+
+/** Phases in which a server changes its state and serves nothing. */
+const OVERHEAD = [WAKING, SWITCHING, MIGRATING] as const;
 
 /** Counts and sums during a run. */
 export class Recorder {
@@ -46,20 +55,22 @@ export class Recorder {
   #retries = 0;
   #switches = 0;
   #wakes = 0;
+  #migrations = 0;
   readonly #sums = {
     response: 0,
     wait: 0,
     compute: 0,
     switch: 0,
+    migrate: 0,
     network: 0,
-    balance: 0,
     busy: 0,
     awake: 0,
     change: 0,
   };
   readonly #byType = TASK_TYPES.map(() => ({ sum: 0, count: 0 }));
   readonly #joules = PHASES.map(() => 0);
-  #cost = 0;
+  readonly #costs = PHASES.map(() => 0);
+  readonly #balances: number[] = [];
   #slots = 0;
   /** Current USD per joule, by region. */
   readonly #price: number[];
@@ -67,6 +78,7 @@ export class Recorder {
   readonly #flows: Float64Array;
   readonly #shares: Float64Array;
   readonly #arrivals: number[][];
+  readonly #routed: number[][];
   /** Seconds and number of all tasks by slot: the course of a run. */
   readonly course: { responseS: number; completed: number; dropped: number; awake: number }[] = [];
   #courseNow = { responseS: 0, completed: 0, dropped: 0, awake: 0 };
@@ -78,6 +90,7 @@ export class Recorder {
     this.#flows = new Float64Array(this.#regions ** 2);
     this.#shares = new Float64Array(this.#regions ** 2);
     this.#arrivals = world.topology.regions.map(() => world.models.map(() => 0));
+    this.#routed = world.topology.regions.map(() => world.models.map(() => 0));
   }
 
   came(job: Job): void {
@@ -89,6 +102,8 @@ export class Recorder {
   routed(job: Job, server: Server): void {
     const at = job.task.origin * this.#regions + server.region;
     this.#flows[at] = (this.#flows[at] ?? 0) + 1;
+    const line = this.#routed[server.region];
+    if (line !== undefined) line[job.task.model] = (line[job.task.model] ?? 0) + 1;
     if (job.attempts > 1) this.#retries++;
   }
 
@@ -105,6 +120,10 @@ export class Recorder {
     this.#wakes++;
   }
 
+  migrated(): void {
+    this.#migrations++;
+  }
+
   completed(job: Job, server: Server, nowS: number): void {
     const { task } = job;
     const back = this.#world.topology.latencyS[server.region]?.[task.origin] ?? 0;
@@ -117,10 +136,12 @@ export class Recorder {
     this.#responses[this.#completed++] = response;
     const sums = this.#sums;
     sums.response += response;
-    sums.compute += job.serviceS;
+    const compute = job.serviceS + job.movedComputeS;
+    sums.compute += compute;
     sums.switch += job.switchS;
+    sums.migrate += job.migrateS;
     sums.network += 2 * back;
-    sums.wait += response - job.serviceS - job.switchS - 2 * back;
+    sums.wait += response - compute - job.switchS - job.migrateS - 2 * back;
     const type = this.#byType[task.type];
     if (type !== undefined) {
       type.sum += response;
@@ -133,41 +154,41 @@ export class Recorder {
   used(server: Server, seconds: number): void {
     const joules = seconds * (this.#world.kinds[server.kind]?.watts[server.phase] ?? 0);
     this.#joules[server.phase] = (this.#joules[server.phase] ?? 0) + joules;
-    this.#cost += joules * (this.#price[server.region] ?? 0);
+    this.#costs[server.phase] = (this.#costs[server.phase] ?? 0) + joules * (this.#price[server.region] ?? 0);
   }
 
-  /** Starts a slot at `nowS`, after all servers are settled. Returns the arrivals of the previous slot. */
-  slot(nowS: number, byRegion: readonly (readonly Server[])[]): number[][] {
+  /** Starts a slot at `nowS`, after all servers are settled. Returns the counts of the previous slot. */
+  slot(nowS: number, byRegion: readonly (readonly Server[])[]): { arrived: number[][]; routed: number[][] } {
     for (let region = 0; region < this.#regions; region++)
       this.#price[region] = this.#world.prices.at(region, nowS) / JOULES_PER_KWH || 0;
-    const arrived = this.#arrivals.map((line) => [...line]);
-    for (const line of this.#arrivals) line.fill(0);
-    if (nowS > 0) this.#close(byRegion);
-    return arrived;
+    const taken = (counts: number[][]) =>
+      counts.map((line) => {
+        const copy = [...line];
+        line.fill(0);
+        return copy;
+      });
+    const counted = { arrived: taken(this.#arrivals), routed: taken(this.#routed) };
+    if (nowS > 0) this.#close(byRegion.flat());
+    return counted;
   }
 
-  #close(byRegion: readonly (readonly Server[])[]): void {
-    const uses: number[] = [];
-    let [awakeAll, seconds] = [0, 0];
-    for (const servers of byRegion) {
-      let [busy, awake] = [0, 0];
-      for (const server of servers) {
-        busy += server.busyS;
-        awake += server.awakeS;
-        server.busyS = 0;
-        server.awakeS = 0;
-      }
-      seconds += servers.length;
-      if (awake > 0) uses.push(busy / awake);
-      this.#sums.busy += busy;
-      awakeAll += awake;
+  #close(servers: readonly Server[]): void {
+    let [busy, awakeAll] = [0, 0];
+    this.#balances.push(balanceOf(servers));
+    for (const server of servers) {
+      busy += server.busyS;
+      awakeAll += server.awakeS;
+      server.use = server.activeS > 0 ? server.busyS / server.activeS : 0;
+      server.busyS = 0;
+      server.awakeS = 0;
+      server.activeS = 0;
     }
+    this.#sums.busy += busy;
     this.#sums.awake += awakeAll;
-    this.#sums.balance += 1 / (1 + variation(uses));
     const change = this.#shareChange();
     // Before the first slot there are no shares to compare with.
     if (this.#slots > 0) this.#sums.change += change;
-    this.#courseNow.awake = awakeAll / Math.max(1, seconds);
+    this.#courseNow.awake = awakeAll / Math.max(1, servers.length);
     this.course.push(this.#courseNow);
     this.#courseNow = { responseS: 0, completed: 0, dropped: 0, awake: 0 };
     this.#slots++;
@@ -206,27 +227,43 @@ export class Recorder {
       waitS: sums.wait / n,
       computeS: sums.compute / n,
       switchS: sums.switch / n,
+      migrateS: sums.migrate / n,
       networkS: sums.network / n,
       responseByTypeS: this.#byType.map(({ sum, count }) => sum / Math.max(1, count)),
-      costUsd: this.#cost,
-      energyKwh: this.#joules.reduce((sum, joules) => sum + joules, 0) / JOULES_PER_KWH,
+      costUsd: sum(this.#costs),
+      costByPhaseUsd: [...this.#costs],
+      overheadUsd: sum(OVERHEAD.map((phase) => this.#costs[phase] ?? 0)),
+      energyKwh: sum(this.#joules) / JOULES_PER_KWH,
       energyByPhaseKwh: this.#joules.map((joules) => joules / JOULES_PER_KWH),
-      balance: sums.balance / slots,
+      balance: sum(this.#balances) / slots,
+      balances: [...this.#balances].sort((a, b) => a - b),
       use: sums.busy / Math.max(1e-9, sums.awake),
       awake: sums.awake / Math.max(1, this.#world.servers.length * slots * slotS),
       shareChange: sums.change / Math.max(1, slots - 1),
       modelSwitches: this.#switches,
       wakes: this.#wakes,
+      migrations: this.#migrations,
       retries: this.#retries,
     };
   }
 }
 
-/** Standard deviation over mean. */
-function variation(values: readonly number[]): number {
-  const n = Math.max(1, values.length);
-  const mean = values.reduce((sum, value) => sum + value, 0) / n;
-  if (mean <= 0) return 0;
-  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / n;
-  return Math.sqrt(variance) / mean;
+/**
+ * (11): 1/(1+CV) of the use of the active servers in a slot. A server counts by its active seconds, so that a
+ * server that woke in the last second does not count like a server that served all slot. Without an active server it is 1.
+ */
+export function balanceOf(servers: readonly Pick<Server, 'busyS' | 'activeS'>[]): number {
+  let [busy, active, squares] = [0, 0, 0];
+  for (const { busyS, activeS } of servers) {
+    if (activeS <= 0) continue;
+    busy += busyS;
+    active += activeS;
+    squares += busyS ** 2 / activeS;
+  }
+  if (busy <= 0) return 1;
+  const mean = busy / active;
+  const variance = Math.max(0, squares / active - mean ** 2);
+  return 1 / (1 + Math.sqrt(variance) / mean);
 }
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);

@@ -3,12 +3,15 @@ import type { ServerSpec } from '../world/world.ts';
 
 /** Most prefixes that a server still holds; more are rare while contexts are long. */
 const PREFIXES_HELD = 8;
+/** Number of past tasks of its model that a server remembers: H_s of (10). */
+export const HISTORY = 8;
 
 export const ASLEEP = 0;
 export const WAKING = 1;
 export const IDLE = 2;
 export const SWITCHING = 3;
 export const BUSY = 4;
+export const MIGRATING = 5;
 
 /** A task in progress. */
 export class Job {
@@ -22,6 +25,11 @@ export class Job {
   switchS = 0;
   /** Seconds that the server will take or took. */
   serviceS = 0;
+  /** Share of the work that is left: below 1 after a migration. */
+  left = 1;
+  /** Seconds that earlier servers computed, and seconds of moving from them. */
+  movedComputeS = 0;
+  migrateS = 0;
   attempts = 0;
 
   constructor(task: Task) {
@@ -55,9 +63,16 @@ export class Server {
   /** Timers with an older epoch are void. */
   epoch = 0;
   settledS = 0;
-  /** Seconds of this slot. */
+  /** Seconds of this slot; `activeS`: awake and not waking, so that it could serve or load. */
   busyS = 0;
   awakeS = 0;
+  activeS = 0;
+  /** Busy share of its active seconds in the last slot. */
+  use = 0;
+  /** Beginnings of the last tasks of its model and when they began, seconds; `past` of them, in a ring. */
+  readonly pastPrefixes = new Int32Array(HISTORY).fill(-1);
+  readonly pastS = new Float64Array(HISTORY);
+  past = 0;
   readonly #prefixes = new Int32Array(PREFIXES_HELD).fill(-1);
   #nextPrefix = 0;
 
@@ -79,7 +94,11 @@ export class Server {
     return prefix >= 0 && this.#prefixes.includes(prefix);
   }
 
-  remember(prefix: number): void {
+  /** Remembers a task that begins. */
+  remember(prefix: number, nowS: number): void {
+    this.pastPrefixes[this.past % HISTORY] = prefix;
+    this.pastS[this.past % HISTORY] = nowS;
+    this.past++;
     if (prefix < 0 || this.holdsPrefix(prefix)) return;
     this.#prefixes[this.#nextPrefix] = prefix;
     this.#nextPrefix = (this.#nextPrefix + 1) % PREFIXES_HELD;
@@ -88,6 +107,7 @@ export class Server {
   /** Its memory is lost. */
   forget(): void {
     this.#prefixes.fill(-1);
+    this.past = 0;
   }
 
   push(job: Job): void {

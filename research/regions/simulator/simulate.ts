@@ -93,8 +93,8 @@ class Run {
     const { policy, slots, slotS } = this.#simulation;
     const cluster = this.#cluster;
     for (const server of cluster.servers) cluster.settle(server);
-    const arrived = this.#recorder.slot(cluster.nowS, cluster.byRegion);
-    if (slot < slots) await policy.slot?.({ slot, slotS, arrived }, cluster);
+    const counted = this.#recorder.slot(cluster.nowS, cluster.byRegion);
+    if (slot < slots) await policy.slot?.({ slot, slotS, ...counted }, cluster);
   }
 
   #place(job: Job): void {
@@ -104,9 +104,9 @@ class Run {
     else this.#recorder.dropped(job);
   }
 
-  /** Held tasks by deadline, then by size (section 5.2 of the paper). */
+  /** Held tasks by deadline, then the largest first (section 5.2 of the paper). */
   #tick(): void {
-    const held = this.#held.sort((a, b) => a.task.deadlineS - b.task.deadlineS || a.task.workS - b.task.workS);
+    const held = this.#held.sort((a, b) => a.task.deadlineS - b.task.deadlineS || b.task.workS - a.task.workS);
     this.#held = [];
     this.#simulation.policy.holding?.(held, this.#cluster);
     for (const job of held) {

@@ -17,12 +17,13 @@ const fileSchema = z.object({
 });
 
 /** Phases of a server. */
-export const PHASES = ['asleep', 'waking', 'idle', 'switching', 'busy'] as const;
+export const PHASES = ['asleep', 'waking', 'idle', 'switching', 'busy', 'migrating'] as const;
 type Phase = (typeof PHASES)[number];
 
 /**
  * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`),
- * also an estimate. Loading keeps the host and the memory busy and the arithmetic idle. Asleep is a host in standby.
+ * also an estimate. Loading and migrating keep the host and the memory busy and the arithmetic idle. Asleep is a host in
+ * standby.
  * The paper gives seconds of its phases, but no watts.
  */
 const POWER_SHARE: Readonly<Record<Phase, number>> = {
@@ -31,6 +32,7 @@ const POWER_SHARE: Readonly<Record<Phase, number>> = {
   idle: 0.2,
   switching: 0.4,
   busy: 0.85,
+  migrating: 0.4,
 };
 
 /** One of the five kinds of server, with one GPU each. */
@@ -49,10 +51,7 @@ export interface Hardware {
   kinds: ServerKind[];
   /** Seconds until a V100 holds another model of 14 GB (7B parameters in 16 bits). */
   switchS: number;
-  /**
-   * Seconds to move running work to another server: unused, because no task moves once it runs; kept for planners that
-   * move tasks.
-   */
+  /** Seconds in which a running task moves to another server (Figure 3a); neither server serves meanwhile. */
   migrationS: number;
   coldStartS: readonly [number, number];
 }

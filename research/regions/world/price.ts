@@ -6,7 +6,16 @@ import type { Topology } from './topology.ts';
 
 const fileSchema = z.object({
   dated: z.iso.date(),
-  zones: z.array(z.object({ zone: z.string(), usd_kwh: z.number().finite(), source: z.string() })).max(1_000),
+  zones: z
+    .array(
+      z.object({
+        zone: z.string(),
+        usd_kwh: z.number().finite(),
+        spread: z.number().min(0).max(1).default(0),
+        source: z.string(),
+      }),
+    )
+    .max(1_000),
 });
 
 /** Prices of electricity. */
@@ -27,17 +36,27 @@ const DAY_CURVE = [
 ];
 /** Hour of UTC when a run begins. */
 const START_HOUR = 6;
-/** Generated graphs have no country: their levels are drawn from this range, USD per kWh. Synthetic. */
-const SYNTHETIC_LEVELS = [0.05, 0.15] as const;
+/** The zone of regions in generated graphs, which have no country: each region has its own level. */
+const NO_ZONE = 'none';
 
-/** Levels of `data/regions/prices.json` by zone, with the synthetic curve of a day. */
+/**
+ * Levels of `data/regions/prices.json` by zone, with the synthetic curve of a day. A zone without a cited figure draws
+ * its level from the file's range: other seeds give other levels, so that no single guess decides a comparison.
+ */
 export function pricesOf(topology: Topology, seed: number): Prices {
   const { zones } = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/prices.json'), 'utf8')));
-  const known = new Map(zones.map((one) => [one.zone, one.usd_kwh]));
+  const known = new Map(zones.map((one) => [one.zone, one]));
   const random = seededRandom(seed);
-  const [low, high] = SYNTHETIC_LEVELS;
-  const levels = topology.regions.map(({ zone }) => known.get(zone) ?? low + (high - low) * random());
-  const hours = topology.regions.map(({ zone, at }) => (known.has(zone) ? START_HOUR + at[0] / 15 : START_HOUR));
+  const drawn = new Map<string, number>();
+  const levels = topology.regions.map(({ zone, name }) => {
+    const row = known.get(zone) ?? known.get(NO_ZONE);
+    if (row === undefined) return Number.NaN;
+    const key = row.zone === NO_ZONE ? name : zone;
+    const level = drawn.get(key) ?? row.usd_kwh * (1 + row.spread * (2 * random() - 1));
+    drawn.set(key, level);
+    return level;
+  });
+  const hours = topology.regions.map(({ zone, at }) => (zone === NO_ZONE ? START_HOUR : START_HOUR + at[0] / 15));
   return {
     at(region, nowS) {
       const hour = (hours[region] ?? 0) + nowS / 3600 + 24;

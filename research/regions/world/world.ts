@@ -34,6 +34,8 @@ export interface World {
   prices: Prices;
   /** `switchS[kind][model]`: seconds until a server of that kind holds that model; infinite if it does not fit. */
   switchS: readonly (readonly number[])[];
+  /** Seconds in which a running task moves to another server. */
+  migrationS: number;
 }
 
 /** Two models for each type of task; sizes are chosen so that T4 fits only the light ones and V100 all. */
@@ -73,6 +75,7 @@ export function worldOf(topology: Topology, seed: number, hardware: Hardware): W
         return fits ? (hardware.switchS * model.memoryGb) / SWITCH_MEASURED_GB : Number.POSITIVE_INFINITY;
       }),
     ),
+    migrationS: hardware.migrationS,
   };
 }
 

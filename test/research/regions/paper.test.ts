@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { compare, comparisonRows } from '../../../research/papers/torta/comparison.ts';
-import { PAPER_BASELINES } from '../../../research/papers/torta/experiment.ts';
+import { compare, SETTINGS } from '../../../research/papers/torta/comparison.ts';
+import { comparisonRows, setUpRows } from '../../../research/papers/torta/figures.ts';
 import { failure } from '../../../research/papers/torta/scenarios.ts';
 import { change, interval } from '../../../research/papers/torta/statistics.ts';
 import { staticCapacity } from '../../../research/regions/simulator/workload.ts';
@@ -34,7 +34,9 @@ describe('the topologies', () => {
 
 describe("the paper's experiment", () => {
   it.each(['abilene', 'polska'])('keeps its bands on %s, two seeds of three quarters of an hour', async (topology) => {
-    const compared = await compare(catalogue, topology, [1, 2], 60, [...PAPER_BASELINES, 'latency-greedy', 'ours']);
+    const { awake, sleep } = SETTINGS;
+    const names = [awake, sleep].flatMap(({ ours, baselines }) => [ours, ...baselines]);
+    const compared = await compare(catalogue, topology, [1, 2], 60, names);
     for (const row of comparisonRows(compared))
       expect(row, `${row.claim}: ${row.ours} ${row.unit}, allowed ${row.band?.join(' to ')}`).toMatchObject({
         holds: true,
@@ -48,6 +50,10 @@ describe("the paper's experiment", () => {
 });
 
 describe('the set-up', () => {
+  it("is the paper's: topologies, latencies, seconds of switching", () => {
+    for (const row of setUpRows(catalogue))
+      expect(row, `${row.claim}: ${row.ours} ${row.unit}`).toMatchObject({ holds: true });
+  });
   it('has the GPUs of the paper as totals of twelve regions', () => {
     const { servers, kinds } = buildWorld('abilene', 4, catalogue);
     for (const [kind, { servers: range }] of kinds.entries()) {

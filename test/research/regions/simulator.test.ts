@@ -41,7 +41,7 @@ describe.each(Object.keys(POLICIES))('the simulator of regions under %s', (polic
         async (seed, load) => {
           const found = await run(policy, seed, load, 6, 2);
           expect(found.completed + found.dropped).toBe(found.arrived);
-          const parts = found.waitS + found.computeS + found.switchS + found.networkS;
+          const parts = found.waitS + found.computeS + found.switchS + found.migrateS + found.networkS;
           expect(parts).toBeCloseTo(found.responseS.mean, 6);
           expect(found.waitS).toBeGreaterThan(-1e-9);
         },
