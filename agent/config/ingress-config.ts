@@ -42,7 +42,7 @@ export const INGRESS_ACCESS = {
     flag: 'policy',
     env: 'OTELA_POLICY',
     value: 'NAME|FILE.ts',
-    help: 'routing policy of the ingress: random, round-robin, weighted, least-load, prefix-affinity, or a TypeScript file',
+    help: 'routing policy of the ingress: random, round-robin, weighted, least-load, prefix-affinity, score, or a TypeScript file',
     otherwise: 'least-load; prefix-affinity if a request names a conversation',
     parse: policyNamed,
   }),

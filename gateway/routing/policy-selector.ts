@@ -15,6 +15,7 @@ import {
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { randomPolicy } from '../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
+import { scorePolicy } from '../../shared/routing/policies/score.ts';
 import { weighted } from '../../shared/routing/policies/weighted.ts';
 import { modelShares } from '../../shared/routing/region-shares.ts';
 import type { Policy, RoutedRequest } from '../../shared/routing/routing-policy.ts';
@@ -47,18 +48,19 @@ export class PolicySelector {
   /** The newest settings that `for` was called with; `#weighted` reads them. */
   #settings: GatewaySettings | undefined;
   readonly #affinity = prefixAffinity();
+  readonly #score = scorePolicy();
   readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
   readonly #regions = new RegionShares();
   readonly #named: ReadonlyMap<string, Policy>;
 
   constructor(custom: readonly Policy[] = customPolicies) {
-    const all = [randomPolicy, roundRobin(), this.#weighted, leastLoadPolicy, this.#affinity, ...custom];
+    const all = [randomPolicy, roundRobin(), this.#weighted, leastLoadPolicy, this.#affinity, this.#score, ...custom];
     this.#named = new Map(all.map((policy) => [policy.name, policy]));
   }
 
   /**
    * Returns the policy for a request. If there is a plan of shares by region, it chooses the region, and the policy
-   * chooses within it. `now`: milliseconds since the epoch.
+   * chooses within it: `score` unless a setting names another. `now`: milliseconds since the epoch.
    */
   for(
     settings: GatewaySettings,
@@ -67,17 +69,13 @@ export class PolicySelector {
     model: string,
     now = Date.now(),
   ): Policy {
-    const policy = this.#within(settings, account, request, model);
     const shares = modelShares(settings.regionPlan, model, now);
+    const unnamed = shares === undefined ? this.#unplanned(request) : this.#score;
+    const policy = this.#within(settings, account, unnamed, model);
     return shares === undefined ? policy : this.#regions.wrap(policy, shares);
   }
 
-  #within(
-    settings: GatewaySettings,
-    { routing }: Pick<Account, 'routing'>,
-    request: RoutedRequest,
-    model: string,
-  ): Policy {
+  #within(settings: GatewaySettings, { routing }: Pick<Account, 'routing'>, unnamed: Policy, model: string): Policy {
     this.#settings = settings;
     const { policy, weights } = settingsOf(settings, model);
     // A model with weights has the policy `weighted` unless its settings name another.
@@ -85,9 +83,11 @@ export class PolicySelector {
     const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
     const own = loadedPolicies();
     const chosen = name === undefined ? own[0] : (own.find((policy) => policy.name === name) ?? this.#named.get(name));
-    if (chosen !== undefined) return chosen;
-    // A request of a conversation goes to the node that has the conversation's prefix in its cache. Other requests go
-    // to the least loaded node.
-    return request.session === undefined ? leastLoadPolicy : this.#affinity;
+    return chosen ?? unnamed;
+  }
+
+  /** A request of a conversation goes to the node that has its prefix in its cache, others to the least loaded node. */
+  #unplanned({ session }: RoutedRequest): Policy {
+    return session === undefined ? leastLoadPolicy : this.#affinity;
   }
 }

@@ -1,4 +1,11 @@
-export const BUILT_IN_POLICIES = ['random', 'round-robin', 'weighted', 'least-load', 'prefix-affinity'] as const;
+export const BUILT_IN_POLICIES = [
+  'random',
+  'round-robin',
+  'weighted',
+  'least-load',
+  'prefix-affinity',
+  'score',
+] as const;
 
 export type BuiltInPolicy = (typeof BUILT_IN_POLICIES)[number];
 

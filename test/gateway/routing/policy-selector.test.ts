@@ -31,6 +31,15 @@ test('a request that names a conversation gets its node by default', () => {
   expect(new PolicySelector().for(NO_SETTINGS, { routing: [] }, asked, 'm').name).toBe('prefix-affinity');
 });
 
+test('within a region of a plan the score chooses, unless a setting names a policy', () => {
+  const regionPlan = { planner: 'p', sequence: 1, expires_at: 1_000, models: { m: { shares: { ch: 1 } } } };
+  const chosen = (routing: { policy?: string }, now: number) =>
+    new PolicySelector().for({ ...NO_SETTINGS, regionPlan, routing }, { routing: [] }, request, 'm', now).name;
+  expect(chosen({}, 999)).toBe('score');
+  expect(chosen({ policy: 'least-load' }, 999)).toBe('least-load');
+  expect(chosen({}, 1_000)).toBe('least-load');
+});
+
 test('weights that change act on the next request', () => {
   const policies = new PolicySelector();
   const nodes: Candidate[] = ['a', 'b'].map((session) => ({
