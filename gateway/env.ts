@@ -109,6 +109,8 @@ export interface Env extends IssuerEnvironment {
    * providers; any other value: only providers with `trusted_by_default`. The setting `default_trust` overrides it.
    */
   DEFAULT_TRUST?: string;
+  /** Region of this gateway, as nodes name regions: a plan may have other shares for it. Absent: no region. */
+  GATEWAY_REGION?: string;
   /**
    * If on, an agent is admitted only if it proves that one of RELEASE_KEYS signed its release. Default: on if the
    * gateway is from a signed release, otherwise off.

@@ -45,6 +45,7 @@ const CHECKS = {
   REGISTRY_ACCESS: anyText,
   MESH_RELAY: anyText,
   DEFAULT_TRUST: anyText,
+  GATEWAY_REGION: (text) => (text.length <= 64 ? undefined : 'must be a region of at most 64 characters'),
   OIDC_CLIENT_SECRETS: anyText,
   USAGE_KEPT_DAYS: wholeNumber,
   USAGE_HELD_RECORDS: wholeNumber,

@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { join } from 'node:path';
 import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
 import type { PolicyFault } from '../../shared/routing/policies/operator-policies.ts';
+import type { ModelShares } from '../../shared/routing/region-shares.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trusted-providers.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
@@ -55,6 +56,8 @@ interface IngressOptions {
   policy?: BuiltInPolicy | Policy | undefined;
   /** How many requests may wait for a free node, and for how long. */
   queue?: QueueLimits;
+  /** Returns the shares by region of a model; undefined while no plan is valid. */
+  sharesOf?: ((model: string) => ModelShares | undefined) | undefined;
   requests: Pick<MeshRequests, 'ask'>;
   /** A stream that has waited this long begins with comments. Default: 15 s. */
   pingMs?: number;
@@ -130,7 +133,7 @@ export class Ingress {
       host: new IngressHost({
         nodes: registry.index,
         queues: this.#queues,
-        policyFor: policyOf(this.#options.policy, (kind, why) => this.#policyFault(kind, why)),
+        policyFor: policyOf(this.#options.policy, (kind, why) => this.#policyFault(kind, why), this.#options.sharesOf),
         trust: (lists) => this.#trust(lists),
         ask: (session, request, body) => requests.ask(session, request, body),
         pingMs: this.#options.pingMs ?? PING_MS,

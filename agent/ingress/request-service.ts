@@ -3,6 +3,12 @@ import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import { breakerStateFor } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
+import {
+  type IngressShares,
+  type ModelShares,
+  modelShares,
+  type RegionPlan,
+} from '../../shared/routing/region-shares.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
 import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
@@ -75,6 +81,8 @@ export interface IngressConfig {
 
 interface RequestServiceOptions {
   config: IngressConfig;
+  /** Region of this machine; undefined: it has none. */
+  region?: string | undefined;
   /** The registry replica; it outlives sessions. */
   replica: RegistryReplica;
   /** Returns the local name of an issuer; undefined for this agent's issuer. */
@@ -113,6 +121,8 @@ export class RequestService {
   readonly #nodes: RegistryNodeIndex;
   readonly #queue: UsageQueue;
   readonly #ingress: Ingress | undefined;
+  /** The plan of regions that a gateway reported last, for this region; undefined: there was none. */
+  #plan: RegionPlan | undefined;
   #self: Self | undefined;
   #unwatch: () => void = () => {};
 
@@ -156,9 +166,29 @@ export class RequestService {
       self: () => ({ issuer: LOCAL_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
       trust: this.#options.config.trust,
       policy: this.#options.config.policy,
+      sharesOf: (model) => this.#sharesOf(model),
       requests: this.requests,
       log: this.#options.log,
     });
+  }
+
+  /** Region for which the ingress needs shares of a plan; empty: no region; undefined: there is no ingress. */
+  get ingressRegion(): string | undefined {
+    return this.#ingress === undefined ? undefined : (this.#options.region ?? '');
+  }
+
+  /** Replaces the shares by region that the ingress obeys; undefined: the gateway has no valid plan. */
+  setShares(shares: IngressShares | undefined): void {
+    this.#plan = shares && {
+      planner: 'gateway',
+      sequence: 0,
+      expires_at: Date.now() + shares.holds_ms,
+      models: shares.models,
+    };
+  }
+
+  #sharesOf(model: string): ModelShares | undefined {
+    return modelShares(this.#plan, model, Date.now());
   }
 
   get #session(): string {

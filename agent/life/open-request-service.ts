@@ -12,7 +12,7 @@ import type { MeshMembership } from './mesh-membership.ts';
 import type { Sessions } from './session/sessions.ts';
 
 interface RequestServiceOptions {
-  config: Pick<StartConfig, 'ingress'>;
+  config: Pick<StartConfig, 'ingress' | 'region'>;
   network: MeshMembership;
   state: StateDir;
   /** Returns the engine's address; undefined while no engine answers. */
@@ -34,6 +34,7 @@ export async function openRequestService({
 }: RequestServiceOptions): Promise<RequestService> {
   const service = new RequestService({
     config: config.ingress,
+    region: config.region,
     replica: network.replica,
     issuerName: (issuer) => network.issuerName(issuer),
     retentionMs: () => network.retentionMs,

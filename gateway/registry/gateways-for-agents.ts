@@ -1,4 +1,5 @@
 import { Hono } from 'hono';
+import { ingressShares } from '../../shared/routing/region-shares.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
 import type { Env } from '../env.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
@@ -7,6 +8,9 @@ import { issuersView } from './views/issuers-view.ts';
 
 /** Maximum gateways in the list. An agent connects to some tens of gateways at most. */
 const GATEWAYS_MAX = 32;
+
+/** Region of an agent with an ingress, which may be empty; absent: the agent has no ingress, and needs no shares. */
+const REGION_HEADER = 'x-otela-region';
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
@@ -31,7 +35,7 @@ export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssu
 
 /**
  * `POST /agent/gateways`: returns `otherGateways` to an existing session, so that gateways can be added and removed
- * without restarting agents.
+ * without restarting agents. An agent with an ingress also gets the shares of the valid plan of regions.
  */
 export const agentGatewayRoutes = new Hono<{ Bindings: Env }>();
 
@@ -43,7 +47,9 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   // A session of a peer institution gets an empty list, because its own institution decides to which gateways it
   // connects and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
-  const { membership } = view.settings;
-  const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership };
+  const { membership, regionPlan } = view.settings;
+  const region = request.headers.get(REGION_HEADER);
+  const shares = region === null ? undefined : ingressShares(regionPlan, region, Date.now());
+  const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership, shares };
   return c.json(answer, 200, NOT_STORED);
 });

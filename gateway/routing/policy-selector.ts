@@ -69,7 +69,7 @@ export class PolicySelector {
     model: string,
     now = Date.now(),
   ): Policy {
-    const shares = modelShares(settings.regionPlan, model, now);
+    const shares = modelShares(settings.regionPlan, model, now, settings.ownRegion);
     const unnamed = shares === undefined ? this.#unplanned(request) : this.#score;
     const policy = this.#within(settings, account, unnamed, model);
     return shares === undefined ? policy : this.#regions.wrap(policy, shares);

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import {
   PLAN_HOLDS_MAX_MS,
   PLAN_MODELS_MAX,
+  PLAN_ORIGINS_MAX,
   PLAN_REGIONS_MAX,
   type RegionPlan,
 } from '../../shared/routing/region-shares.ts';
@@ -22,6 +23,11 @@ const modelSharesSchema = z.strictObject({
   spill: boundedRecord(region, shares, PLAN_REGIONS_MAX).optional(),
 });
 
+const modelPlanSchema = modelSharesSchema.extend({
+  /** By region of the gateway or ingress that routes a request: its own shares. Other regions use the shares above. */
+  origins: boundedRecord(region, modelSharesSchema, PLAN_ORIGINS_MAX).optional(),
+});
+
 /** The body of a planner's request. */
 export const planBodySchema = z.strictObject({
   /** Name of the planner. While its plan is valid, plans of other planners are refused. */
@@ -30,7 +36,7 @@ export const planBodySchema = z.strictObject({
   sequence: z.int().min(1),
   /** Milliseconds for which the plan is valid after it was accepted, unless a newer plan replaces it. */
   holds_ms: z.int().min(1_000).max(PLAN_HOLDS_MAX_MS),
-  models: boundedRecord(z.string().min(1).max(256), modelSharesSchema, PLAN_MODELS_MAX),
+  models: boundedRecord(z.string().min(1).max(256), modelPlanSchema, PLAN_MODELS_MAX),
   /** Contexts that should be kept warm. Only shown to people; autoscalers read their own plan files. */
   warm: z
     .array(z.strictObject({ region, model: z.string().min(1).max(256), replicas: z.int().min(0).max(10_000) }))

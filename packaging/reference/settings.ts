@@ -29,6 +29,10 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
     '`marked`: a request that names no providers trusts only providers with `trusted_by_default`; `admitted`: it trusts all providers. `default_trust` overrides this',
     'admitted',
   ],
+  GATEWAY_REGION: [
+    'region of this gateway, as nodes name it (`otela-agent start --region`); a plan of regions may have other shares for it',
+    '',
+  ],
   OIDC_CLIENT_SECRETS: ['secret: JSON object with the client secret of each OIDC issuer', ''],
   USAGE_KEPT_DAYS: ['days for which usage records are kept', '400'],
   USAGE_HELD_RECORDS: ['maximum usage records (1 KiB each) in memory while the storage cannot be written', '50000'],

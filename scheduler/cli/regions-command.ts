@@ -1,23 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
+import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
+import { PLAN_ORIGINS_MAX } from '../../shared/routing/region-shares.ts';
 import type { Io } from '../../shared/terminal/command-io.ts';
 import type { HardwareCatalogue } from '../catalogue/catalogue.ts';
 import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
-import { type RegionFacts, regionFacts } from '../live/region-facts.ts';
+import type { RegionFacts } from '../live/region-facts.ts';
+import { GatewayObserver } from '../regions/live/gateway-observer.ts';
+import type { OriginView } from '../regions/live/merge-origins.ts';
 import { PlanPublisher } from '../regions/live/plan-publisher.ts';
 import { readPriceTable } from '../regions/live/price-file.ts';
 import { type LivePlan, LivePlanner } from '../regions/live/region-planner.ts';
-import { Tracker } from '../regions/live/traffic-tracker.ts';
 import { writeWarm } from '../regions/live/warm-plan-files.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
 import { regionsText } from './regions-text.ts';
 
 export const REGIONS_FLAGS = {
   gpus: CATALOGUE_FLAGS.gpus,
-  gateway: { value: 'URL', help: 'URL of the gateway' },
+  gateway: { value: 'URL', help: 'URL of the gateway; with followers: of the primary' },
+  origin: {
+    value: 'URL',
+    repeat: true,
+    help: 'URL of another gateway of the institution, with its own shares if it has a GATEWAY_REGION; repeat',
+  },
   'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
   every: { value: 'S', otherwise: '45', help: 'seconds per slot' },
   apply: { help: 'send the shares to the gateway, not only print them' },
@@ -69,20 +76,27 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
   const flags = parseLine(argv, REGIONS_FLAGS).values;
   const slotS = numberFlag(flags, 'every', 45, { min: 1, max: 3_600 });
   const slots = numberFlag(flags, 'slots', Number.POSITIVE_INFINITY, { min: 1 });
-  const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), textFlag(flags, 'key-file'), outside.fetch);
+  const keyFile = textFlag(flags, 'key-file');
+  const gateway = gatewayFrom(requiredFlag(flags, 'gateway'), keyFile, outside.fetch);
+  if (flags.origin.length >= PLAN_ORIGINS_MAX)
+    throw new UsageError(`--origin: at most ${PLAN_ORIGINS_MAX - 1} other gateways are allowed`);
+  const only = flags.model.length === 0 ? undefined : new Set(flags.model);
+  const observed = {
+    only,
+    slotS,
+    concurrency: numberFlag(flags, 'concurrency', 16, { min: 1, max: 100_000 }),
+    watts: wattsOf(catalogueFrom(flags), io),
+  };
+  const others = flags.origin.map((url) => gatewayFrom(url, keyFile, outside.fetch));
   const loop = new Loop({
     gateway,
     io,
     apply: flags.apply === true,
-    only: flags.model.length === 0 ? undefined : new Set(flags.model),
     warm: textFlag(flags, 'warm'),
     prices: textFlag(flags, 'prices'),
     now: outside.now ?? Date.now,
-    tracker: new Tracker({
-      slotS,
-      concurrency: numberFlag(flags, 'concurrency', 16, { min: 1, max: 100_000 }),
-      watts: wattsOf(catalogueFrom(flags), io),
-    }),
+    primary: new GatewayObserver({ gateway, ...observed }),
+    others: others.map((one) => new GatewayObserver({ gateway: one, ...observed })),
     planner: new LivePlanner({
       slotS,
       secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
@@ -141,11 +155,11 @@ interface LoopOptions {
   gateway: PlannerGateway;
   io: Io;
   apply: boolean;
-  only: ReadonlySet<string> | undefined;
   warm: string | undefined;
   prices: string | undefined;
   now: () => number;
-  tracker: Tracker;
+  primary: GatewayObserver;
+  others: readonly GatewayObserver[];
   planner: LivePlanner;
   publisher: PlanPublisher;
 }
@@ -156,8 +170,6 @@ class Loop {
   #lastText = '';
   #lastProblem = '';
   #prices = '';
-  /** Time of the last look, milliseconds since the epoch. */
-  #lookedAt: number | undefined;
 
   constructor(options: LoopOptions) {
     this.#options = options;
@@ -168,24 +180,17 @@ class Loop {
    * configuration error ends the command.
    */
   async look(): Promise<boolean> {
-    const { gateway, tracker, planner, only, now } = this.#options;
+    const { primary, planner, now } = this.#options;
     try {
       await this.#sendPrices();
-      const all = await regionFacts(gateway);
-      const facts = all.map((region) => ({
-        ...region,
-        models: region.models.filter(({ model }) => only === undefined || only.has(model)),
-      }));
-      const at = now();
-      const observed = tracker.look(facts, this.#lookedAt === undefined ? undefined : (at - this.#lookedAt) / 1e3);
-      // If the gateway could not read its counters, this slot is not observed, and the next look counts the requests of
-      // both slots.
-      if (observed !== undefined || this.#lookedAt === undefined) this.#lookedAt = at;
-      if (observed === undefined) {
+      const { facts, view } = await primary.look(now());
+      const { views, notes } = await this.#lookAtOthers();
+      if (view === undefined) {
         this.#print('measuring: the first plan comes after the next slot');
         return false;
       }
-      const plan = planner.plan(observed, facts);
+      const plan = planner.plan([view, ...views], facts);
+      plan.notes.push(...notes);
       const state = await this.#publish(plan, facts);
       this.#lastProblem = '';
       const { head, body } = regionsText(plan, state);
@@ -197,6 +202,20 @@ class Loop {
       this.#print(`${error.message}; the gateway uses its current plan until it expires`);
       return false;
     }
+  }
+
+  /**
+   * Looks at the other gateways. A gateway that does not answer has no row in this plan, and uses the mean of the rows.
+   */
+  async #lookAtOthers(): Promise<{ views: OriginView[]; notes: string[] }> {
+    const { others, now } = this.#options;
+    const looks = await Promise.allSettled(others.map((one) => one.look(now())));
+    const notes = looks.flatMap((look, at) => {
+      if (look.status === 'fulfilled') return [];
+      if (!(look.reason instanceof SchedulerError)) throw look.reason;
+      return [`${others[at]?.url ?? ''} was not observed: ${look.reason.message}`];
+    });
+    return { notes, views: looks.flatMap((look) => (look.status === 'fulfilled' ? (look.value.view ?? []) : [])) };
   }
 
   async #publish(plan: LivePlan, facts: readonly RegionFacts[]): Promise<string> {

@@ -12,13 +12,19 @@ export function regionsText(plan: LivePlan, state: string): { head: string; body
   return { head, body: [...lines, ...plan.notes.map((note) => `  note: ${note}`)].map(printable).join('\n') };
 }
 
-function modelLines({ model, regions }: RegionModelPlan): string[] {
+function modelLines({ model, regions, origins }: RegionModelPlan): string[] {
   const rows = regions.map(({ region, share, roundTripS, usdKwh, replicas, warm }) => {
     const name = (region === '' ? '(no region)' : region).padEnd(16);
     const trip = `${(1e3 * roundTripS).toFixed(0)} ms`;
     return `    ${name} ${(100 * share).toFixed(0).padStart(3)} %  ${trip.padStart(7)}  ${usdKwh.toFixed(3)} USD/kWh  ${replicas} nodes, ${warm} to keep warm`;
   });
-  return [`  ${model}`, ...rows];
+  const named = origins.filter(({ origin }) => origin !== '');
+  const own = (origins.length < 2 ? [] : named).map(({ origin, shares }) => {
+    const parts = Object.entries(shares).filter(([, share]) => share > 0);
+    const row = parts.map(([region, share]) => `${region || '(no region)'} ${(100 * share).toFixed(0)} %`);
+    return `    requests of ${origin}: ${row.join(', ')}`;
+  });
+  return [`  ${model}`, ...rows, ...own];
 }
 
 /** Mean over the models, weighted by requests. */

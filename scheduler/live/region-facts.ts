@@ -6,6 +6,8 @@ import type { PlannerGateway } from './planner-gateway.ts';
 const count = z.number().int().nonnegative();
 
 const factsSchema = z.object({
+  /** Region of the gateway itself; empty: it has none, or it is an older gateway. */
+  origin: z.string().max(64).default(''),
   data: z
     .array(
       z.object({
@@ -42,6 +44,7 @@ export type ModelFacts = RegionFacts['models'][number];
 const PATH = '/admin/regions';
 
 /** @throws SchedulerError if the gateway does not answer, or its answer has another form */
-export async function regionFacts(gateway: PlannerGateway): Promise<RegionFacts[]> {
-  return parseGatewayAnswer(factsSchema, await gateway.get(PATH), PATH).data;
+export async function regionFacts(gateway: PlannerGateway): Promise<{ origin: string; regions: RegionFacts[] }> {
+  const { origin, data } = parseGatewayAnswer(factsSchema, await gateway.get(PATH), PATH);
+  return { origin, regions: data };
 }

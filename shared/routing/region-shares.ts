@@ -10,6 +10,12 @@ export interface ModelShares {
   readonly spill?: Readonly<Record<string, Readonly<Record<string, number>>>> | undefined;
 }
 
+/** Shares of one model, and other shares for requests from some regions. */
+export interface ModelPlan extends ModelShares {
+  /** By region of the gateway or ingress that routes the request; a region that is not named uses the shares above. */
+  readonly origins?: Readonly<Record<string, ModelShares>> | undefined;
+}
+
 export interface RegionPlan {
   /** Name of the planner that owns the plan. Until the plan expires, plans of other planners are refused. */
   readonly planner: string;
@@ -17,7 +23,7 @@ export interface RegionPlan {
   readonly sequence: number;
   /** Milliseconds since the epoch, by the clock of the gateway that accepted the plan. */
   readonly expires_at: number;
-  readonly models: Readonly<Record<string, ModelShares>>;
+  readonly models: Readonly<Record<string, ModelPlan>>;
 }
 
 /**
@@ -28,14 +34,54 @@ export const PLAN_HOLDS_MAX_MS = 30 * 60_000;
 /** Maximum number of models in a plan. It bounds the snapshot, which brings the plan to every isolate. */
 export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
+/** Maximum number of regions with their own shares of a model: a primary and 8 followers, and regions with ingresses. */
+export const PLAN_ORIGINS_MAX = 16;
 
 /**
- * The model's shares at `now`; undefined if no plan is valid. A plan that expires later than PLAN_HOLDS_MAX_MS from now
+ * The model's shares at `now` for requests that are routed in the region `origin`; undefined if no plan is valid. A plan that expires later than PLAN_HOLDS_MAX_MS from now
  * was accepted before the clock was set back, so it is ignored.
  */
-export function modelShares(plan: RegionPlan | undefined, model: string, now: number): ModelShares | undefined {
+export function modelShares(
+  plan: RegionPlan | undefined,
+  model: string,
+  now: number,
+  origin?: string,
+): ModelShares | undefined {
   if (plan === undefined || now >= plan.expires_at || plan.expires_at - now > PLAN_HOLDS_MAX_MS) return undefined;
-  return Object.hasOwn(plan.models, model) ? plan.models[model] : undefined;
+  const all = Object.hasOwn(plan.models, model) ? plan.models[model] : undefined;
+  if (origin === undefined || all?.origins === undefined || !Object.hasOwn(all.origins, origin)) return all;
+  return all.origins[origin];
+}
+
+/** The part of a plan that an agent's ingress needs: the shares for requests that are routed in its region. */
+export interface IngressShares {
+  /** Milliseconds for which the shares are valid from now, because clocks differ. */
+  readonly holds_ms: number;
+  readonly models: Readonly<Record<string, ModelShares>>;
+}
+
+/** Maximum length of `IngressShares` as JSON: an agent reads at most 64 KiB of an answer. */
+const INGRESS_SHARES_CHARS_MAX = 32 * 1024;
+
+/**
+ * The shares for ingresses in the region `origin`; undefined if no plan is valid. Models that do not fit in the maximum
+ * length are left out: their requests are routed by policy.
+ */
+export function ingressShares(plan: RegionPlan | undefined, origin: string, now: number): IngressShares | undefined {
+  const models: Record<string, ModelShares> = {};
+  let room = INGRESS_SHARES_CHARS_MAX;
+  for (const model of Object.keys(plan?.models ?? {})) {
+    const own = modelShares(plan, model, now, origin);
+    if (own === undefined) continue;
+    const { shares, spill } = own;
+    const part: ModelShares = spill === undefined ? { shares } : { shares, spill };
+    room -= JSON.stringify({ [model]: part }).length;
+    if (room < 0) break;
+    models[model] = part;
+  }
+  return plan === undefined || Object.keys(models).length === 0
+    ? undefined
+    : { holds_ms: plan.expires_at - now, models };
 }
 
 /**

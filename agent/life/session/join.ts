@@ -74,8 +74,10 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         configured: config.gateways,
         gateways: network.gateways,
         askGateway: async (gateway) => {
-          const hints = await pollGateways({ gateway, ticket, proxy, env });
-          if (hints !== undefined) network.learnHints(hints);
+          const hints = await pollGateways({ gateway, ticket, region: parts.requests?.ingressRegion, proxy, env });
+          if (hints === undefined) return undefined;
+          network.learnHints(hints);
+          parts.requests?.setShares(hints.shares);
           return hints;
         },
         first,

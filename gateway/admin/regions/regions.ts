@@ -86,8 +86,16 @@ export const regionRoutes: readonly AdminRoute[] = [
     path: '/regions',
     summary:
       'List regions with price, measured round trips, and models with their replicas and use. At most 64 regions: first regions with a price, then the largest region of each provider, then the second largest, and so on.',
-    answer: listSchema(regionSchema),
-    run: async (call) => ({ object: 'list', data: await regionFacts(call), has_more: false }),
+    answer: listSchema(regionSchema).extend({
+      /** Region of this gateway, GATEWAY_REGION; empty: it has none. Round trips and counts are those of this gateway. */
+      origin: z.string(),
+    }),
+    run: async (call) => ({
+      object: 'list',
+      data: await regionFacts(call),
+      has_more: false,
+      origin: call.env.GATEWAY_REGION ?? '',
+    }),
   }),
 ];
 

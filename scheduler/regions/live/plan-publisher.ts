@@ -1,7 +1,8 @@
 import * as z from 'zod';
+import { PLAN_ORIGINS_MAX } from '../../../shared/routing/region-shares.ts';
 import { parseGatewayAnswer } from '../../live/live-nodes.ts';
 import { GatewayRefusal, type PlannerGateway } from '../../live/planner-gateway.ts';
-import type { LivePlan } from './region-planner.ts';
+import type { LivePlan, PlannedOrigin } from './region-planner.ts';
 
 interface PlanPublisherOptions {
   gateway: PlannerGateway;
@@ -44,9 +45,13 @@ export class PlanPublisher {
         sequence,
         holds_ms: holdsMs,
         models: Object.fromEntries(
-          models.map(({ model, regions, spill }) => [
+          models.map(({ model, regions, spill, origins }) => [
             model,
-            { shares: Object.fromEntries(regions.map(({ region, share }) => [region, clampShare(share)])), spill },
+            {
+              shares: Object.fromEntries(regions.map(({ region, share }) => [region, clampShare(share)])),
+              spill,
+              ...(origins.length < 2 ? {} : { origins: originRows(origins) }),
+            },
           ]),
         ),
         warm: models
@@ -68,6 +73,17 @@ export class PlanPublisher {
     const stored = parseGatewayAnswer(storedSchema, await this.#options.gateway.get(PATH), PATH);
     return stored.planner === this.#options.planner ? stored.sequence : 0;
   }
+}
+
+/** The rows of gateways with a region. The others use the model's shares. */
+function originRows(origins: readonly PlannedOrigin[]): Record<string, unknown> {
+  const named = origins.filter(({ origin }) => origin !== '').slice(0, PLAN_ORIGINS_MAX);
+  return Object.fromEntries(
+    named.map(({ origin, shares, spill }) => [
+      origin,
+      { shares: Object.fromEntries(Object.entries(shares).map(([to, share]) => [to, clampShare(share)])), spill },
+    ]),
+  );
 }
 
 /** Limits a share to the range 0 to 1, which rounding errors may exceed. */

@@ -4,9 +4,10 @@
  */
 import type { RegionFacts } from '../../live/region-facts.ts';
 import { CountForecast, type OnlineForecast } from './count-forecast.ts';
-import { divideRequests } from './divide-requests.ts';
+import { type MergedModel, mergeOrigins, type OriginView } from './merge-origins.ts';
 import { plannablePrices } from './region-prices.ts';
-import type { Observed, ObservedModel, ObservedPlace } from './traffic-tracker.ts';
+import { normalised, type OriginDemand, roomOf, solveShares, spillOf, sum, USE_MAX } from './share-solver.ts';
+import type { ObservedPlace } from './traffic-tracker.ts';
 import { WarmCounts } from './warm-counts.ts';
 
 export interface LivePlannerOptions {
@@ -25,10 +26,20 @@ interface PlannedRegion {
   share: number;
   /** Share of the responses in the last slot. */
   shareNow: number;
+  /** From the first gateway. */
   roundTripS: number;
   usdKwh: number;
   replicas: number;
   warm: number;
+}
+
+/** The row of the gateways and ingresses of one region. */
+export interface PlannedOrigin {
+  /** Empty: gateways without a region. */
+  origin: string;
+  expected: number;
+  shares: Record<string, number>;
+  spill: Record<string, Record<string, number>>;
 }
 
 /** Means over the requests of a slot, as the simulator's cost model computes them. */
@@ -43,13 +54,15 @@ export interface RegionModelPlan {
   model: string;
   /** Expected requests in the next slot. */
   expected: number;
+  /** Means over the origins, weighted by their requests: the row of gateways that have no own row. */
   regions: PlannedRegion[];
   spill: Record<string, Record<string, number>>;
+  origins: PlannedOrigin[];
   /** Outcome with the current routing. */
   now: RegionPlanOutcome;
   /** Outcome with the planned routing. */
   planned: RegionPlanOutcome;
-  /** Demand above the capacity of the most overloaded region, as a share of its capacity; see `divideRequests`. */
+  /** Demand above the capacity of the most overloaded region, as a share of its capacity; see `solveShares`. */
   overload: number;
 }
 
@@ -58,8 +71,6 @@ export interface LivePlan {
   notes: string[];
 }
 
-/** A plan uses at most this share of a node's time, because requests queue above it. */
-const USE_MAX = 0.9;
 /** Power of a busy and of an idle node, as shares of its power limit; as in the simulator (`world/hardware.ts`). */
 const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
 const JOULES_PER_KWH = 3.6e6;
@@ -68,42 +79,35 @@ const JOULES_PER_KWH = 3.6e6;
  * known.
  */
 const ROUND_TRIP_GUESS_S = 0.15;
-/**
- * A smaller share becomes zero, because a few requests would keep a region's caches and contexts warm for little gain.
- */
-const SHARE_MIN = 1e-3;
-/**
- * `smoothness` of the plan for a lost region, seconds. That plan takes effect immediately and without measurements, so
- * it stays close to the regions' free capacity.
- */
-const SPILL_SMOOTHNESS = 0.5;
 /** Maximum number of models of a plan; those with the most requests take precedence. */
 const MODELS_MAX = 500;
 
+type UsdKwh = (region: string) => number;
+
 export class LivePlanner {
   readonly #options: LivePlannerOptions;
-  readonly #shares = new Map<string, ReadonlyMap<string, number>>();
-  readonly #forecasts = new Map<string, CountForecast>();
+  /** Shares of the last plan by model, origin and region. */
+  readonly #shares = new Map<string, Map<string, ReadonlyMap<string, number>>>();
+  readonly #forecasts = new Map<string, Map<string, CountForecast>>();
   readonly #warm = new WarmCounts();
 
   constructor(options: LivePlannerOptions) {
     this.#options = options;
   }
 
-  /** Leaves out models without a node, and models without a measured response. */
-  plan(observed: Observed, facts: readonly RegionFacts[]): LivePlan {
+  /**
+   * Plans one row of shares for each region with a gateway. `views`: one for each gateway, the primary's first. `facts`:
+   * of the primary. Leaves out models without a node, and models without a measured response.
+   */
+  plan(views: readonly OriginView[], facts: readonly RegionFacts[]): LivePlan {
     const { usdKwh, notes } = plannablePrices(facts);
-    const farthest = Math.max(0, ...observed.roundTripS.values());
     const guessed = new Set<string>();
-    const roundTripS = (region: string) => {
-      const known = observed.roundTripS.get(region);
-      if (known === undefined) guessed.add(region);
-      return known ?? (farthest > 0 ? farthest : ROUND_TRIP_GUESS_S);
-    };
     const models: RegionModelPlan[] = [];
-    const seen = [...observed.models].sort((a, b) => b.arrived - a.arrived).slice(0, MODELS_MAX);
+    const seen = mergeOrigins(views)
+      .sort((a, b) => b.arrived - a.arrived)
+      .slice(0, MODELS_MAX);
     for (const model of seen) {
-      const planned = this.#planModel(model, (region) => usdKwh.get(region) ?? 0, roundTripS);
+      const planned = this.#planModel(model, (region) => usdKwh.get(region) ?? 0, guessed);
       if (planned !== undefined) models.push(planned);
     }
     this.#forget(new Set(seen.map(({ model }) => model)));
@@ -117,63 +121,92 @@ export class LivePlanner {
     return { models, notes };
   }
 
-  #planModel(
-    { model, arrived, places }: ObservedModel,
-    usdKwh: (region: string) => number,
-    roundTripS: (region: string) => number,
-  ): RegionModelPlan | undefined {
-    const { slotS } = this.#options;
-    const there = places.filter(({ replicas, serviceS }) => replicas > 0 && Number.isFinite(serviceS) && serviceS > 0);
-    const forecast = this.#forecast(model);
-    forecast.observe(arrived);
+  #planModel(merged: MergedModel, usdKwh: UsdKwh, guessed: Set<string>): RegionModelPlan | undefined {
+    const { model, origins } = merged;
+    const there = merged.places.filter((one) => one.replicas > 0 && Number.isFinite(one.serviceS) && one.serviceS > 0);
+    const expected = origins.map(({ origin, arrived }) => {
+      const forecast = this.#forecast(model, origin);
+      forecast.observe(arrived);
+      return forecast.next();
+    });
     if (there.length === 0) return undefined;
-    const expected = forecast.next();
-    const cost = there.map((place) => roundTripS(place.region) + place.serviceS + this.#worth(place, usdKwh));
-    const before = this.#shares.get(model);
-    const kept = there.map(({ region }) => before?.get(region) ?? 0);
-    const started = sum(kept) > 0.5 ? normalised(kept) : normalised(there.map(roomOf));
-    const solved = solve(there, cost, expected, started, this.#options);
-    const { shares } = solved;
-    this.#shares.set(model, new Map(there.map(({ region }, at) => [region, shares[at] ?? 0])));
-    const flows = normalised(there.map((place) => place.answered));
-    const warm = this.#warm.of(model, there, shares, expected, slotS * USE_MAX);
-    const perHour = (3_600 / slotS) * expected;
+    const tripsS = origins.map(({ roundTripS }) => tripsTo(there, roundTripS, guessed));
+    const demands = origins.map(({ origin }, row): OriginDemand => {
+      const before = this.#shares.get(model)?.get(origin);
+      const kept = there.map(({ region }) => before?.get(region) ?? 0);
+      return {
+        requests: expected[row] ?? 0,
+        cost: there.map((place, at) => (tripsS[row]?.[at] ?? 0) + place.serviceS + this.#worth(place, usdKwh)),
+        previous: sum(kept) > 0.5 ? normalised(kept) : normalised(there.map(roomOf)),
+      };
+    });
+    const { shares, overload } = solveShares(there, demands, this.#options);
+    const rowOf = (row: number) => Object.fromEntries(there.map(({ region }, at) => [region, shares[row]?.[at] ?? 0]));
+    this.#shares.set(model, new Map(origins.map(({ origin }, row) => [origin, new Map(Object.entries(rowOf(row)))])));
+    const spills = spillOf(there, demands, shares, this.#options);
     return {
+      ...this.#summary(merged, there, { expected, shares, tripsS, usdKwh }),
       model,
+      spill: meanSpill(spills, expected),
+      origins: origins.map(({ origin }, row) => ({
+        origin,
+        expected: expected[row] ?? 0,
+        shares: rowOf(row),
+        spill: spills[row] ?? {},
+      })),
+      overload,
+    };
+  }
+
+  /** The model's plan over all origins together. */
+  #summary(
+    { model, origins }: MergedModel,
+    there: readonly ObservedPlace[],
+    {
       expected,
+      shares,
+      tripsS,
+      usdKwh,
+    }: { expected: readonly number[]; shares: readonly number[][]; tripsS: readonly number[][]; usdKwh: UsdKwh },
+  ): Pick<RegionModelPlan, 'expected' | 'regions' | 'now' | 'planned'> {
+    const { slotS } = this.#options;
+    const all = sum(expected);
+    const weights = normalised(expected);
+    const mean = there.map((_, at) => sum(shares.map((own, row) => (weights[row] ?? 0) * (own[at] ?? 0))));
+    const warm = this.#warm.of(model, there, mean, all, slotS * USE_MAX);
+    const flows = normalised(there.map((place) => place.answered));
+    const answered = origins.map((origin) => normalised(there.map(({ region }) => origin.answered.get(region) ?? 0)));
+    const perHour = (3_600 / slotS) * all;
+    const outcomeOf = (rows: readonly (readonly number[])[], nodes: readonly number[]) =>
+      outcome(there, rows, weights, tripsS, nodes, perHour, usdKwh);
+    return {
+      expected: all,
       regions: there.map(({ region, replicas }, at) => ({
         region,
-        share: shares[at] ?? 0,
+        share: mean[at] ?? 0,
         shareNow: flows[at] ?? 0,
-        roundTripS: roundTripS(region),
+        roundTripS: tripsS[0]?.[at] ?? 0,
         usdKwh: usdKwh(region),
         replicas,
         warm: warm[at] ?? 0,
       })),
-      spill: spillOf(there, cost, expected, shares, this.#options),
-      now: outcome(
-        there,
-        flows,
+      now: outcomeOf(
+        answered,
         there.map(({ replicas }) => replicas),
-        perHour,
-        usdKwh,
-        roundTripS,
       ),
-      planned: outcome(there, shares, warm, perHour, usdKwh, roundTripS),
-      overload: solved.overload,
+      planned: outcomeOf(shares, warm),
     };
   }
 
-  #worth(place: ObservedPlace, usdKwh: (region: string) => number): number {
+  #worth(place: ObservedPlace, usdKwh: UsdKwh): number {
     return this.#options.secondsPerUsd * requestUsd(place, usdKwh(place.region));
   }
 
-  #forecast(model: string): CountForecast {
-    let known = this.#forecasts.get(model);
-    if (known === undefined) {
-      known = new CountForecast(this.#options.forecast?.());
-      this.#forecasts.set(model, known);
-    }
+  #forecast(model: string, origin: string): CountForecast {
+    const ofModel = this.#forecasts.get(model) ?? new Map<string, CountForecast>();
+    this.#forecasts.set(model, ofModel);
+    const known = ofModel.get(origin) ?? new CountForecast(this.#options.forecast?.());
+    ofModel.set(origin, known);
     return known;
   }
 
@@ -187,101 +220,63 @@ export class LivePlanner {
   }
 }
 
+/** Round trips from one origin to the places; adds regions without a known round trip to `guessed`. */
+function tripsTo(places: readonly ObservedPlace[], known: ReadonlyMap<string, number>, guessed: Set<string>): number[] {
+  const farthest = Math.max(0, ...known.values());
+  return places.map(({ region }) => {
+    const seconds = known.get(region);
+    if (seconds === undefined) guessed.add(region);
+    return seconds ?? (farthest > 0 ? farthest : ROUND_TRIP_GUESS_S);
+  });
+}
+
+/** The mean of the origins' spills, weighted by their requests, among the origins that use the region. */
+function meanSpill(
+  spills: readonly Record<string, Record<string, number>>[],
+  expected: readonly number[],
+): Record<string, Record<string, number>> {
+  const [first] = spills;
+  if (spills.length === 1 && first !== undefined) return first;
+  const mean: Record<string, Record<string, number>> = {};
+  for (const lost of new Set(spills.flatMap((spill) => Object.keys(spill)))) {
+    const rows = spills.flatMap((spill, row) => {
+      const parts = spill[lost];
+      return parts === undefined ? [] : [{ parts, requests: expected[row] ?? 0 }];
+    });
+    const weights = normalised(rows.map(({ requests }) => requests));
+    const targets: Record<string, number> = {};
+    for (const [row, { parts }] of rows.entries())
+      for (const [region, part] of Object.entries(parts))
+        targets[region] = (targets[region] ?? 0) + (weights[row] ?? 0) * part;
+    mean[lost] = targets;
+  }
+  return mean;
+}
+
 /** Electricity cost of one response, USD. The requests that a node serves concurrently share its busy power. */
 function requestUsd({ watts, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
   return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
 
+/** `shares[origin][place]`; `weights`: share of all requests by origin; `nodes`: awake nodes by place. */
 function outcome(
   places: readonly ObservedPlace[],
-  shares: readonly number[],
-  warm: readonly number[],
+  shares: readonly (readonly number[])[],
+  weights: readonly number[],
+  tripsS: readonly (readonly number[])[],
+  nodes: readonly number[],
   perHour: number,
-  usdKwh: (region: string) => number,
-  roundTripS: (region: string) => number,
+  usdKwh: UsdKwh,
 ): RegionPlanOutcome {
   let [responseS, usdPerHour] = [0, 0];
   for (const [at, place] of places.entries()) {
-    const share = shares[at] ?? 0;
     const price = usdKwh(place.region);
-    responseS += share * (roundTripS(place.region) + place.serviceS);
-    usdPerHour += perHour * share * requestUsd(place, price);
-    usdPerHour += ((place.watts * IDLE_POWER * (warm[at] ?? 0)) / 1_000) * price;
+    for (const [row, weight] of weights.entries()) {
+      const share = weight * (shares[row]?.[at] ?? 0);
+      responseS += share * ((tripsS[row]?.[at] ?? 0) + place.serviceS);
+      usdPerHour += perHour * share * requestUsd(place, price);
+    }
+    usdPerHour += ((place.watts * IDLE_POWER * (nodes[at] ?? 0)) / 1_000) * price;
   }
   return { responseS, usdPerHour };
-}
-
-/** Responses per second that a place can serve. */
-function roomOf({ replicas, concurrency, serviceS }: ObservedPlace): number {
-  return (replicas * concurrency) / serviceS;
-}
-
-/**
- * Seconds of service that a place can give to this gateway's requests in a slot: all seconds minus those for requests
- * of other sources and for waiting requests.
- */
-function capacityOf({ replicas, concurrency, others, waiting, serviceS }: ObservedPlace, slotS: number): number {
-  return Math.max(0, (replicas * concurrency * USE_MAX - others) * slotS - waiting * serviceS);
-}
-
-type Solving = Pick<LivePlannerOptions, 'slotS' | 'smoothness'>;
-
-function solve(
-  places: readonly ObservedPlace[],
-  cost: readonly number[],
-  expected: number,
-  previous: readonly number[],
-  { slotS, smoothness }: Solving,
-): { shares: number[]; overload: number } {
-  const { shares, overload } = divideRequests({
-    // At least a tiny demand is planned, so that the shares of a model without demand still move to the place that
-    // would answer the next request best.
-    requests: Math.max(expected, 1e-3),
-    cost,
-    load: places.map(({ serviceS }) => serviceS),
-    capacity: places.map((place) => capacityOf(place, slotS)),
-    previous,
-    smoothness,
-  });
-  const kept = shares.map((share) => (share < SHARE_MIN || !Number.isFinite(share) ? 0 : share));
-  return { shares: sum(kept) > 0 ? normalised(kept) : [...previous], overload };
-}
-
-/** For each region that has a share: the regions that get this share if the region is lost, by a plan without it. */
-function spillOf(
-  places: readonly ObservedPlace[],
-  cost: readonly number[],
-  expected: number,
-  shares: readonly number[],
-  options: Solving,
-): Record<string, Record<string, number>> {
-  const spill: Record<string, Record<string, number>> = {};
-  if (places.length < 2) return spill;
-  for (const [lost, { region }] of places.entries()) {
-    if ((shares[lost] ?? 0) === 0) continue;
-    const others = places.map((_, at) => at).filter((at) => at !== lost);
-    const of = (values: readonly number[]) => others.map((at) => values[at] ?? 0);
-    const left = others.flatMap((at) => places[at] ?? []);
-    // The shares start from the mean of the planned shares and the shares of capacity. With planned shares only, the
-    // nearest region could get all requests of the lost region, and would be overloaded. If the plan gave everything to
-    // the lost region, only capacity counts.
-    const rooms = normalised(left.map(roomOf));
-    const proportional = sum(of(shares)) > 0 ? normalised(of(shares)) : rooms;
-    const previous = proportional.map((share, at) => (share + (rooms[at] ?? 0)) / 2);
-    const without = solve(left, of(cost), expected, previous, { ...options, smoothness: SPILL_SMOOTHNESS }).shares;
-    const more = others.map((at, n) => Math.max(0, (without[n] ?? 0) - (shares[at] ?? 0)));
-    const parts = sum(more) > 0 ? normalised(more) : without;
-    spill[region] = Object.fromEntries(left.map((place, n) => [place.region, parts[n] ?? 0]));
-  }
-  return spill;
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
-}
-
-/** Divides each value by their sum; if the sum is 0, all get equal shares. */
-function normalised(values: readonly number[]): number[] {
-  const total = sum(values);
-  return values.map((value) => (total > 0 ? value / total : 1 / values.length));
 }

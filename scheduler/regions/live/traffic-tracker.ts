@@ -13,6 +13,8 @@ export interface ObservedPlace {
    * Requests that arrived in the slot: `answered`, plus the increase of requests in the engines since the last slot.
    */
   arrived: number;
+  /** Mean number of requests in the engines that this gateway sent. */
+  own: number;
   /** Mean number of requests in the engines that this gateway did not send, such as another gateway's. */
   others: number;
   /** Seconds of one response without queueing; NaN: never measured, here or elsewhere. */
@@ -36,7 +38,7 @@ export interface Observed {
   roundTripS: ReadonlyMap<string, number>;
 }
 
-interface TrackerOptions {
+export interface TrackerOptions {
   /** Seconds of a slot: the planned time between two calls of `look`. */
   slotS: number;
   /** Assumed concurrency of a node if its engine was never seen with a queue. */
@@ -168,6 +170,7 @@ export class Tracker {
       watts: kinds.length === 0 ? this.#options.watts(null) : watts,
       answered: count,
       arrived,
+      own,
       others: Math.max(0, memory.others),
       serviceS: memory.means.length > 0 ? Math.min(...memory.means) : service.seconds / service.answers,
       concurrency: memory.full > 0 ? memory.full : this.#options.concurrency,

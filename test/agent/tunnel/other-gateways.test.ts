@@ -29,6 +29,26 @@ test('a gateway of another version, or one that lies, sets no times beyond the b
     expect((await asked({ data: [], membership }))?.membership).toMatchObject({ probe_ms: 1_000 });
 });
 
+test('an ingress is told the shares of a plan; shares that are no shares are none, and change nothing else', async () => {
+  const good = { holds_ms: 60_000, models: { m: { shares: { ch: 0.7, fi: 0.3 }, spill: { ch: { fi: 1 } } } } };
+  expect((await asked({ data: [], shares: good }))?.shares).toEqual(good);
+  const models = (shares: unknown) => ({ holds_ms: 1, models: { m: { shares } } });
+  const many = Object.fromEntries(Array.from({ length: 65 }, (_, n) => [`r${n}`, 0]));
+  for (const shares of [
+    'all',
+    models({ ch: 2 }),
+    models({ ch: -1 }),
+    models({ ch: 'all' }),
+    models(many),
+    { ...good, holds_ms: 10 ** 12 },
+    { ...good, models: 7 },
+  ]) {
+    const word = await asked({ data: [{ url: 'http://gw2.example', own: true }], shares });
+    expect(word?.shares).toBeUndefined();
+    expect(word?.gateways).toHaveLength(1);
+  }
+});
+
 test('a peer’s gateway has no say, and neither has one that refuses or talks nonsense', async () => {
   expect(await asked({ peer: true, data: [{ url: 'http://mine.example' }] })).toBeUndefined();
   expect(await asked({ data: [] }, 403)).toBeUndefined();

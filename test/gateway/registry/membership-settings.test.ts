@@ -79,8 +79,8 @@ test('a node that LEFT is shown as long as is set, also by a registry that slept
 });
 
 /** The response of `POST /agent/gateways` to a ticket. */
-async function gatewaysFor(ticket: Uint8Array): Promise<unknown> {
-  const headers = { 'x-otela-protocol': '2', 'x-otela-ticket': toBase64url(ticket) };
+async function gatewaysFor(ticket: Uint8Array, more: Record<string, string> = {}): Promise<unknown> {
+  const headers = { 'x-otela-protocol': '2', 'x-otela-ticket': toBase64url(ticket), ...more };
   const request = new Request('https://gateway.test/agent/gateways', { method: 'POST', headers });
   return (await exports.default.fetch(request)).json();
 }
@@ -103,5 +103,31 @@ test('an agent of this institution is told of peers’ gateways and of times; on
   const node = { provider: 'lab', cluster: 'euler', sessionKey: workerdSigner().publicKey };
   const theirs = foreign.ticket(node, NOW_S);
   expect(await gatewaysFor(theirs)).toEqual({ object: 'list', peer: true, data: [] });
+  await database(env).delete(peers);
+});
+
+test('an agent with an ingress is told the shares of its region while a plan is valid, and a peer’s agent is not', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  const [taken_at, expires_at] = [Date.now(), Date.now() + 60_000];
+  const models = { m: { shares: { ch: 1 }, origins: { fi: { shares: { fi: 1 } } } } };
+  const plan = { planner: 'p', sequence: 1, holds_ms: 60_000, models, warm: [], notes: [], taken_at, expires_at };
+  await set('region_plan', plan);
+  const told = (region: string) => gatewaysFor(agent.ticket.bytes, { 'x-otela-region': region });
+  await vi.waitFor(
+    async () => expect(await told('fi')).toMatchObject({ shares: { models: { m: { shares: { fi: 1 } } } } }),
+    { timeout: patience(30_000), interval: 100 },
+  );
+  expect(await told('')).toMatchObject({ shares: { models: { m: { shares: { ch: 1 } } } } });
+  expect(await gatewaysFor(agent.ticket.bytes)).not.toHaveProperty('shares');
+  const foreign = new GatewayIssuer(createIssuer(NOW_S).gateway);
+  const root = toBase64url(foreign.certificate.root);
+  await database(env).insert(peers).values({ name: 'eth', root, url: 'https://eth.example', createdAt: 0 });
+  const theirs = foreign.ticket({ provider: 'lab', cluster: 'e', sessionKey: workerdSigner().publicKey }, NOW_S);
+  await registry().reloadSettings();
+  await vi.waitFor(
+    async () =>
+      expect(await gatewaysFor(theirs, { 'x-otela-region': 'fi' })).toEqual({ object: 'list', peer: true, data: [] }),
+    { timeout: patience(30_000), interval: 100 },
+  );
   await database(env).delete(peers);
 });

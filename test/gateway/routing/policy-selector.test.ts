@@ -40,6 +40,25 @@ test('within a region of a plan the score chooses, unless a setting names a poli
   expect(chosen({}, 1_000)).toBe('least-load');
 });
 
+test('a gateway with a region has the shares of its row', () => {
+  const node = (region: string): Candidate => ({
+    session: region,
+    provider: 'lab',
+    cluster: 'c',
+    tier: 'stable',
+    inFlight: 0,
+    region,
+  });
+  const nodes = [node('ch'), node('fi')];
+  const models = { m: { shares: { ch: 1 }, origins: { fi: { shares: { fi: 1 } } } } };
+  const regionPlan = { planner: 'p', sequence: 1, expires_at: 1_000, models };
+  const chosen = (ownRegion: string | undefined) =>
+    new PolicySelector()
+      .for({ ...NO_SETTINGS, regionPlan, ownRegion }, { routing: [] }, request, 'm', 999)
+      .pick(nodes, request, Math.random)?.region;
+  for (let n = 0; n < 5; n++) expect([chosen('fi'), chosen('ch'), chosen(undefined)]).toEqual(['fi', 'ch', 'ch']);
+});
+
 test('weights that change act on the next request', () => {
   const policies = new PolicySelector();
   const nodes: Candidate[] = ['a', 'b'].map((session) => ({

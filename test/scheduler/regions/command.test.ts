@@ -9,7 +9,14 @@ import type { Io } from '../../../shared/terminal/command-io.ts';
 interface Put {
   planner: string;
   sequence: number;
-  models: Record<string, { shares: Record<string, number>; spill: Record<string, unknown> }>;
+  models: Record<
+    string,
+    {
+      shares: Record<string, number>;
+      spill: Record<string, unknown>;
+      origins?: Record<string, { shares: Record<string, number> }>;
+    }
+  >;
   warm: { region: string; replicas: number }[];
 }
 
@@ -17,6 +24,8 @@ interface Put {
 class MemoryGateway {
   looks = 0;
   down = false;
+  /** True: the other gateway, in the region "far", does not answer. */
+  otherDown = false;
   /** True: connections break in the middle of a response. */
   breaks = false;
   holder = '';
@@ -25,11 +34,14 @@ class MemoryGateway {
   readonly prices: unknown[] = [];
 
   readonly fetch: typeof fetch = async (input, init = {}) => {
-    const { pathname } = new URL(String(input));
+    const { pathname, hostname } = new URL(String(input));
+    const isOther = hostname === 'other.test';
+    if (isOther && this.otherDown) return answer(503, { error: { message: 'down' } });
     const body: unknown = typeof init.body === 'string' ? JSON.parse(init.body) : undefined;
     if (this.down) return answer(503, { error: { message: 'down' } });
     if (this.breaks) return new Response(broken());
-    if (pathname === '/admin/regions') return answer(200, { object: 'list', data: this.#facts() });
+    if (pathname === '/admin/regions')
+      return answer(200, { object: 'list', data: this.#facts(isOther), origin: isOther ? 'far' : 'near' });
     if (pathname === '/admin/regions/prices') {
       this.prices.push(body);
       return answer(200, {});
@@ -45,13 +57,15 @@ class MemoryGateway {
     return answer(200, {});
   };
 
-  #facts(): object[] {
-    const answered = 100 * ++this.looks;
+  /** `isOther`: the far region is near. */
+  #facts(isOther: boolean): object[] {
+    if (!isOther) this.looks++;
+    const answered = 100 * this.looks;
     return ['near', 'far'].map((region, at) => ({
       region,
       nodes: 4,
       price: { usd_kwh: at === 0 ? 0.1 : 0.2, state: 'current' },
-      round_trips: { at_most_s: [0.01, 0.3], counts: at === 0 ? [answered, 0, 0] : [0, answered, 0] },
+      round_trips: { at_most_s: [0.01, 0.3], counts: (at === 0) !== isOther ? [answered, 0, 0] : [0, answered, 0] },
       models: [
         {
           model: 'org/m\u001b[2J',
@@ -104,6 +118,20 @@ async function run(args: string[], slots: number, between: (look: number) => voi
 }
 
 describe('otela-plan regions', () => {
+  it('plans a row for each gateway, and the others go on if one does not answer', async () => {
+    const args = ['--apply', '--smoothness', '0.01', '--origin', 'http://other.test', '--usd-worth', '0'];
+    const said = await run(args, 8, (look) => {
+      gateway.otherDown = look === 7;
+    });
+    const rows = gateway.plans.map(({ models }) => Object.values(models)[0]?.origins);
+    const both = rows.findLast((one) => one !== undefined);
+    expect(both?.near?.shares.near).toBeGreaterThan(0.9);
+    expect(both?.far?.shares.far).toBeGreaterThan(0.9);
+    expect(rows.at(-1)).toBeUndefined();
+    expect(said).toContain('requests of far: far 100 %');
+    expect(said).toContain('http://other.test was not observed');
+  });
+
   it('without --apply says what it would do and save, and gives nothing', async () => {
     const said = await run(['--smoothness', '0.01'], 5);
     expect(gateway.plans).toEqual([]);

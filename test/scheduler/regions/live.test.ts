@@ -61,7 +61,7 @@ function planned(
   for (let slot = 1; slot <= slots; slot++) {
     const seen = facts(slot, regions);
     const observed = eyes.look(seen);
-    if (observed !== undefined) plan = planner.plan(observed, seen);
+    if (observed !== undefined) plan = planner.plan([{ origin: '', observed }], seen);
   }
   return plan;
 }
@@ -120,7 +120,7 @@ describe('faults', () => {
       const seen = facts(slot, { near: { tripS: 0.01, replicas: dead ? 0 : 4 }, far: { tripS: 0.3 } });
       const observed = eyes.look(seen);
       if (observed === undefined) continue;
-      const shares = sharesOf(planner.plan(observed, seen));
+      const shares = sharesOf(planner.plan([{ origin: '', observed }], seen));
       history.push(shares.near);
       if (dead) expect(shares).toEqual({ far: 1 });
     }
@@ -271,7 +271,7 @@ describe('planners that disagree', () => {
           }
         const observed = one.eyes.look(told);
         if (observed === undefined) continue;
-        const near = sharesOf(one.planner.plan(observed, told)).near ?? 0;
+        const near = sharesOf(one.planner.plan([{ origin: '', observed }], told)).near ?? 0;
         if (slot > 30) changes.push(Math.abs(near - one.near));
         one.near = near;
       }
@@ -308,7 +308,9 @@ describe('warm contexts', () => {
         for (const model of models) if (region === 'liar') model.running = slot % 2 === 0 ? 1_000_000 : 0;
       const observed = eyes.look(seen);
       if (observed !== undefined)
-        warm = planner.plan(observed, seen).models[0]?.regions.find(({ region }) => region === 'near')?.warm;
+        warm = planner
+          .plan([{ origin: '', observed }], seen)
+          .models[0]?.regions.find(({ region }) => region === 'near')?.warm;
     }
     expect(warm).toBeGreaterThan(0);
     expect(warm).toBeLessThan(8);
@@ -338,7 +340,8 @@ describe('warm contexts', () => {
       for (const { models } of seen)
         for (const model of models) Object.assign(model, { answered, service_s: 4 * answered });
       const observed = eyes.look(seen);
-      if (observed !== undefined) counts.push(planner.plan(observed, seen).models[0]?.regions[0]?.warm ?? 0);
+      if (observed !== undefined)
+        counts.push(planner.plan([{ origin: '', observed }], seen).models[0]?.regions[0]?.warm ?? 0);
     }
     const falls = counts.map((count, at) => (counts[at - 1] ?? count) - count);
     expect(Math.max(...falls)).toBeLessThanOrEqual(4);

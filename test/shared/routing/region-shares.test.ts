@@ -11,6 +11,7 @@ import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { roundRobin } from '../../../shared/routing/policies/round-robin.ts';
 import {
   availableWeights,
+  ingressShares,
   type ModelShares,
   modelShares,
   PLAN_HOLDS_MAX_MS,
@@ -95,6 +96,32 @@ test('a plan is over when its time is, and so is one whose clock was set back', 
   expect(modelShares(plan, 'm', NOW)).toBeUndefined();
   expect(modelShares(plan, 'm', NOW - PLAN_HOLDS_MAX_MS - 1)).toBeUndefined();
   expect(modelShares(plan, 'constructor', NOW - 1)).toBeUndefined();
+});
+
+test('a region with a row of its own has its shares, and all others have the shares of the model', () => {
+  const origins = { ch: { shares: { near: 1 } } };
+  const plan = { planner: 'p', sequence: 1, expires_at: NOW, models: { m: { shares: { far: 1 }, origins } } };
+  const sharesIn = (origin: string | undefined) => modelShares(plan, 'm', NOW - 1, origin)?.shares;
+  expect(sharesIn('ch')).toEqual({ near: 1 });
+  for (const origin of [undefined, '', 'fi', 'constructor', '__proto__']) expect(sharesIn(origin)).toEqual({ far: 1 });
+  expect(modelShares(plan, 'm', NOW, 'ch')).toBeUndefined();
+});
+
+test('an ingress gets the shares of its region for the rest of their time, and no more than it can read', () => {
+  const one = { shares: { near: 1 }, origins: { ch: { shares: { far: 1 }, spill: {} } } };
+  const plan = { planner: 'p', sequence: 1, expires_at: NOW, models: { m: one } };
+  expect(ingressShares(plan, 'ch', NOW - 5_000)).toEqual({
+    holds_ms: 5_000,
+    models: { m: { shares: { far: 1 }, spill: {} } },
+  });
+  expect(ingressShares(plan, '', NOW - 5_000)?.models).toEqual({ m: { shares: { near: 1 } } });
+  expect(ingressShares(plan, 'ch', NOW)).toBeUndefined();
+  expect(ingressShares(undefined, 'ch', NOW)).toBeUndefined();
+  const shares = Object.fromEntries(Array.from({ length: 64 }, (_, n) => [`region-${n}`, 1 / 64]));
+  const models = Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`org/model-${n}`, { shares }]));
+  const most = ingressShares({ ...plan, models }, 'ch', NOW - 5_000);
+  expect(JSON.stringify(most).length).toBeLessThan(34 * 1024);
+  expect(Object.keys(most?.models ?? {}).length).toBeGreaterThan(5);
 });
 
 const number = fc.oneof(fc.double({ min: 0, max: 1, noNaN: true }), fc.constantFrom(-1, Number.NaN, Infinity, 1e308));
