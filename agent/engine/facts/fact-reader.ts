@@ -1,6 +1,7 @@
 /** Reads facts about an engine's models from the engine, its command line and its checkpoint. */
 import { networkInterfaces } from 'node:os';
 import { cwd } from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { commandFacts } from '../declared-model-facts.ts';
@@ -42,6 +43,10 @@ interface FactReaderOptions {
   log(line: string): void;
   /** Milliseconds of a monotonic clock. */
   now(): number;
+  /** Default: reads the files. */
+  readCheckpoint?: typeof checkpointFacts;
+  /** Maximum wait for files in one reading, in milliseconds; default FILES_MS. */
+  filesMs?: number;
 }
 
 /**
@@ -51,6 +56,11 @@ interface FactReaderOptions {
 const REFRESH_MS = 60_000;
 /** Facts from files and from Ollama's `/api/show` are kept for this time, because their reading takes longer. */
 const STORED_MS = 3_600_000;
+/**
+ * Maximum wait for files in one reading. A shared file system may hang. The files' facts are then used by the reading
+ * after the file system has answered.
+ */
+const FILES_MS = 10_000;
 /** After a reading that failed, the next one comes after this time. */
 const RETRY_MS = 5_000;
 
@@ -114,6 +124,7 @@ export class FactReader {
 
   /** Call when the engine does not serve: the next engine at that address may be a different one. */
   forget(): void {
+    this.#facts = new Map();
     this.#due = 0;
     this.#outdated = true;
     this.#stored = undefined;
@@ -171,10 +182,11 @@ export class FactReader {
   }
 
   #ofCheckpoint(source: CheckpointSource, known: Map<string, Promise<ModelFacts>>): Promise<ModelFacts> {
+    const { readCheckpoint = checkpointFacts, filesMs = FILES_MS } = this.#options;
     const key = JSON.stringify([source.path, source.unchanged]);
-    const facts = known.get(key) ?? checkpointFacts(source);
+    const facts = known.get(key) ?? readCheckpoint(source);
     known.set(key, facts);
-    return facts;
+    return Promise.race([facts, delay(filesMs, {}, { ref: false })]);
   }
 
   /** Asks as the kind of engine requires. An engine that is not known reports nothing. */
@@ -223,7 +235,10 @@ export class FactReader {
     for (const { id } of models) {
       const show = shows.get(id) ?? (await this.#client.json('/api/show', { model: id }));
       shows.set(id, show);
-      reports.set(id, ollamaReport(id, show, processes, version));
+      const report = ollamaReport(id, show, processes, version);
+      // After some minutes without requests, Ollama unloads the model, and loads it with the same context again.
+      const context = report.facts.context_length ?? this.of(id).context_length;
+      reports.set(id, { facts: { ...report.facts, ...(context === undefined ? {} : { context_length: context }) } });
     }
     return reports;
   }

@@ -7,7 +7,7 @@ import { scratch } from '../../support/harness.ts';
 
 type Answers = Record<string, unknown>;
 
-interface Setting {
+interface Setting extends Partial<Pick<ConstructorParameters<typeof FactReader>[0], 'readCheckpoint' | 'filesMs'>> {
   answers?: Answers;
   key?: string;
   command?: string[];
@@ -16,7 +16,7 @@ interface Setting {
 }
 
 /** A reader and its engine. An answer of `null` breaks the connection, and a missing one is a 404. */
-async function start({ answers = {}, key, command, host = '127.0.0.1' }: Setting = {}) {
+async function start({ answers = {}, key, command, host = '127.0.0.1', ...files }: Setting = {}) {
   const asked: string[] = [];
   const lines: string[] = [];
   const seen: IncomingMessage[] = [];
@@ -35,6 +35,7 @@ async function start({ answers = {}, key, command, host = '127.0.0.1' }: Setting
   let change = () => {};
   const reader = new FactReader({
     target: { origin: `http://${host}:${port}`, pathPrefix: '', ...(key === undefined ? {} : { key }) },
+    ...files,
     command,
     env: { HOME: '/nowhere' },
     onChange: () => change(),
@@ -79,6 +80,27 @@ it('reads in the background, and again after a minute, or when the engine was aw
   reader.refresh([VLLM, { ...VLLM, id: 'n' }]);
   await other;
   expect(reader.of('n').engine).toBe('vllm');
+});
+
+it('keeps the context of a model that Ollama unloaded, until Ollama was away', async () => {
+  const models = [{ name: 'm:latest', context_length: 4096 }];
+  const { reader, clock, changed, answers } = await start({
+    answers: { '/api/version': { version: '1' }, '/api/ps': { models }, '/api/show': {} },
+  });
+  const listed: ListedModel[] = [{ id: 'm', ownedBy: 'library' }];
+  const next = async () => {
+    const change = changed();
+    reader.refresh(listed);
+    await change;
+    return reader.of('m');
+  };
+  expect(await next()).toMatchObject({ context_length: 4096 });
+  answers['/api/ps'] = { models: [] };
+  answers['/api/version'] = { version: '2' };
+  clock.now = 60_000;
+  expect(await next()).toMatchObject({ engine_version: '2', context_length: 4096 });
+  reader.forget();
+  expect(await next()).toEqual({ engine: 'ollama', engine_version: '2' });
 });
 
 it('asks an engine of an unknown kind once, and not each minute', async () => {
@@ -131,6 +153,20 @@ it('reads the checkpoint of the command that it started', async () => {
   writeFileSync(join(folder, 'config.json'), JSON.stringify({ torch_dtype: 'bfloat16' }));
   const { reader } = await start({ command: ['vllm', 'serve', folder, '--max-num-seqs', '64'] });
   expect((await reader.read([VLLM])).get('m')).toMatchObject({ quantization: 'bfloat16', max_batch: 64 });
+});
+
+it('knows what the engine says while its file system hangs, and the rest when that has answered', async () => {
+  let answer: (facts: { quantization: string }) => void = () => {};
+  const { reader } = await start({
+    ...{ answers: { '/version': { version: '1' } }, filesMs: 1 },
+    readCheckpoint: () =>
+      new Promise((resolve) => {
+        answer = resolve;
+      }),
+  });
+  expect((await reader.read([VLLM])).get('m')).toEqual({ engine: 'vllm', engine_version: '1' });
+  answer({ quantization: 'fp8' });
+  expect((await reader.read([VLLM])).get('m')).toMatchObject({ quantization: 'fp8' });
 });
 
 it.each([
