@@ -10,7 +10,8 @@ export interface CatalogueModel {
   asleep: number;
   silent: number;
   nodes: Node[];
-  contextLength: number | undefined;
+  /** Different contexts of its nodes, the least first. */
+  contexts: number[];
   quantizations: string[];
   /** State of the model's start. Only for a model that no node serves and that a request starts. */
   start?: StartableView;
@@ -36,12 +37,13 @@ export function catalogueOf(nodes: Iterable<Node>): CatalogueModel[] {
       else if (node.state === 'SERVING' && served.state === 'ready') model.serving++;
       else if (served.state === 'asleep') model.asleep++;
       else model.loading++;
-      if (served.context_length !== undefined)
-        model.contextLength = Math.max(model.contextLength ?? 0, served.context_length);
-      if (served.quantization !== undefined && !model.quantizations.includes(served.quantization))
-        model.quantizations.push(served.quantization);
+      if (served.context_length !== undefined && !model.contexts.includes(served.context_length))
+        model.contexts.push(served.context_length);
+      const precision = served.quantization === undefined ? undefined : precisionName(served.quantization);
+      if (precision !== undefined && !model.quantizations.includes(precision)) model.quantizations.push(precision);
     }
   }
+  for (const { contexts } of models.values()) contexts.sort((a, b) => a - b);
   return [...models.values()].sort((a, b) => Number(b.serving > 0) - Number(a.serving > 0) || a.id.localeCompare(b.id));
 }
 
@@ -77,6 +79,14 @@ export function goneModels(nodes: Iterable<Node>, described: readonly string[]):
     .sort((a, b) => a.id.localeCompare(b.id));
 }
 
+/** One name for a format that checkpoints and engines call differently. */
+export function precisionName(quantization: string): string {
+  return quantization
+    .toLowerCase()
+    .replace(/^bfloat/, 'bf')
+    .replace(/^(float|f)(?=\d)/, 'fp');
+}
+
 function emptyModel(id: string): CatalogueModel {
-  return { id, serving: 0, loading: 0, asleep: 0, silent: 0, nodes: [], contextLength: undefined, quantizations: [] };
+  return { id, serving: 0, loading: 0, asleep: 0, silent: 0, nodes: [], contexts: [], quantizations: [] };
 }

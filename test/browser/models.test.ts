@@ -71,6 +71,34 @@ it('the code of a model with an evil name asks for that model, and runs nothing 
   );
 });
 
+it('a model with replicas of different kinds says so, and names the kind of each node', async () => {
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Models');
+  const [like] = z
+    .object({ data: z.array(z.looseObject({ session: z.string() })) })
+    .parse(await visitors.house.gateway.admin('GET', '../v1/registry/nodes')).data;
+  const served = { id: 'org/mixed', state: 'ready' };
+  const data = [
+    { ...like, session: 'a'.repeat(26), models: [{ ...served, quantization: 'bf16', context_length: 40_960 }] },
+    { ...like, session: 'b'.repeat(26), models: [{ ...served, quantization: 'fp8', context_length: 32_768 }] },
+    { ...like, session: 'c'.repeat(26), models: [{ ...served, id: 'org/equal', quantization: 'fp8' }] },
+  ];
+  await page.route('**/v1/registry/nodes/stream?load=1', (route) =>
+    route.fulfill({
+      headers: { 'content-type': 'text/event-stream' },
+      body: `event: snapshot\ndata: ${JSON.stringify({ object: 'list', data })}\n\n`,
+    }),
+  );
+  await page.reload();
+  const tile = (name: string) => page.getByRole('listitem').filter({ has: page.getByRole('heading', { name }) });
+  await tile('org/mixed').getByText('replicas differ').waitFor();
+  await tile('org/mixed').getByText('32,768 tokens, 40,960 tokens').waitFor();
+  for (const kind of ['bf16, 40,960 tokens', 'fp8, 32,768 tokens'])
+    await tile('org/mixed').getByRole('cell', { name: kind }).waitFor();
+  expect(await tile('org/equal').getByText('replicas differ').count()).toBe(0);
+  expect(complaints).toEqual([]);
+});
+
 it('where a browser gives no clipboard there is no button for it', async () => {
   const { page, complaints } = await visitors.enter();
   await go(page, 'Models');

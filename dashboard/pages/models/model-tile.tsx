@@ -2,7 +2,7 @@ import { lazy, type ReactNode, Suspense, useMemo } from 'react';
 import { Link } from 'wouter';
 import type { Me, ModelLoad, Node } from '../../api/schemas.ts';
 import { count, gpus, milliseconds, timeLeft } from '../../parts/format.ts';
-import type { CatalogueModel } from '../../parts/model-catalog.ts';
+import { type CatalogueModel, precisionName } from '../../parts/model-catalog.ts';
 import { t } from '../../texts/index.ts';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { Tag } from '../../ui/feedback.tsx';
@@ -47,13 +47,18 @@ interface ModelTileProps {
 
 export function ModelTile({ model, card, load, readyInMs, now, me, ask, code, describe }: ModelTileProps) {
   const { id, quantizations, nodes } = model;
+  const differ = doReplicasDiffer(model);
   // Not `nodes`, which changes with every event: new columns would close an open menu.
   const hasActions = nodes.some((node) => mayOrder(me, node));
   const columns = useMemo(() => {
     const cell = (node: Node) => <ReplicaMenu me={me} model={id} node={node} ask={ask} />;
-    return hasActions ? [...columnsOf(now), { id: 'actions', header: texts.columns.actions, cell }] : columnsOf(now);
-  }, [now, me, id, hasActions, ask]);
-  const contextLength = card?.context_length ?? model.contextLength;
+    return [
+      ...columnsOf(now),
+      ...(differ ? [kindColumn(id)] : []),
+      ...(hasActions ? [{ id: 'actions', header: texts.columns.actions, cell }] : []),
+    ];
+  }, [now, me, id, differ, hasActions, ask]);
+  const contexts = card?.context_length != null ? [card.context_length] : model.contexts;
   return (
     <li className="card flex min-w-0 flex-col gap-4 rounded-lg border border-line bg-surface p-5">
       <div className="flex flex-col gap-2">
@@ -71,7 +76,7 @@ export function ModelTile({ model, card, load, readyInMs, now, me, ask, code, de
       <Facts>
         {card?.size && <Fact name={texts.size}>{card.size}</Fact>}
         {card?.license && <Fact name={texts.license}>{card.license}</Fact>}
-        <Fact name={texts.context}>{contextLength === undefined ? t.common.none : texts.tokens(contextLength)}</Fact>
+        <Fact name={texts.context}>{contexts.map(texts.tokens).join(', ') || t.common.none}</Fact>
         {quantizations.length > 0 && <Fact name={texts.weights}>{quantizations.join(', ')}</Fact>}
         <Fact name={texts.load} now>
           {load === undefined ? <Unknown /> : texts.running(count(load.running), count(load.waiting))}
@@ -138,6 +143,7 @@ function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load
       {load !== undefined && load.waiting > 0 && <Tag kind="wait">{texts.busy(load.waiting)}</Tag>}
       {asleep > 0 && <Tag kind="plain">{asleepText}</Tag>}
       {loading > 0 && <Tag kind="wait">{loadingText}</Tag>}
+      {doReplicasDiffer(model) && <Tag kind="wait">{texts.differ}</Tag>}
       {silent > 0 && <Tag kind="bad">{texts.silent(silent)}</Tag>}
     </>
   );
@@ -174,6 +180,22 @@ function Ability({ icon: Icon, text }: { icon: IconType; text: string }) {
       {text}
     </Tag>
   );
+}
+
+/** True if a client may get another precision or context from one node than from another. */
+function doReplicasDiffer({ contexts, quantizations }: CatalogueModel): boolean {
+  return contexts.length > 1 || quantizations.length > 1;
+}
+
+/** Precision and context of the model on each node. */
+function kindColumn(id: string): Column<Node> {
+  const kind = ({ models }: Node): string => {
+    const served = models.find((model) => model.id === id);
+    const context = served?.context_length;
+    const precision = served?.quantization && precisionName(served.quantization);
+    return [precision, context && texts.tokens(context)].filter(Boolean).join(', ');
+  };
+  return { id: 'kind', header: texts.columns.kind, value: kind, cell: kind };
 }
 
 /** Shown in place of a load, because an idle engine reports none. */
