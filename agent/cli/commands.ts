@@ -9,6 +9,7 @@ import { DRAIN_COMMAND } from './drain.ts';
 import { AGENT_LOGS_COMMAND } from './logs.ts';
 import { METRICS_COMMAND } from './metrics.ts';
 import { MODELS_COMMAND } from './models.ts';
+import { RELAY_COMMAND } from './relay.ts';
 import { SBATCH_COMMAND } from './sbatch.ts';
 import { START_COMMAND } from './start.ts';
 import { STATUS_COMMAND } from './status.ts';
@@ -33,6 +34,7 @@ Every command except start accepts --json.`,
     drain: DRAIN_COMMAND,
     doctor: AGENT_DOCTOR_COMMAND,
     sbatch: SBATCH_COMMAND,
+    relay: RELAY_COMMAND,
     config: CONFIG_COMMAND,
     vouch: VOUCH_COMMAND,
     weights: WEIGHTS_COMMAND,

@@ -5,7 +5,7 @@
 import { constants, type X509Certificate } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext, TLSSocket, connect as tlsConnect } from 'node:tls';
-import { sessionCertificate } from './session-certificate.ts';
+import { selfSignedCertificate } from '../../../node/self-signed-certificate.ts';
 import type { SessionKey } from './session-key.ts';
 
 /** SubjectPublicKeyInfo of an Ed25519 key, up to the key bytes (RFC 8410 §4). */
@@ -14,7 +14,7 @@ const SPKI_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 export function sessionContext(session: SessionKey): SecureContext {
   return createSecureContext({
     key: session.privateKey,
-    cert: sessionCertificate(session),
+    cert: selfSignedCertificate(session),
     minVersion: 'TLSv1.3',
     maxVersion: 'TLSv1.3',
     ciphers: 'TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256',

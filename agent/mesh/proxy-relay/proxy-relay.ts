@@ -1,4 +1,5 @@
-import { connect, type Socket } from 'node:net';
+import { connect, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { proxyFor } from '../../host/proxy-variables.ts';
 import { authority, throughProxy } from '../../tunnel/open-websocket.ts';
@@ -40,6 +41,8 @@ interface ProxyRelayOptions {
   /** True if all traffic is relayed (`--offer-relay`); otherwise only admissions are. */
   offered: boolean;
   env: NodeJS.ProcessEnv;
+  /** Opens a stream to a gateway. Absent: a connection over the network. */
+  open?(gateway: URL): Promise<Duplex> | Duplex;
   log(line: string): void;
 }
 
@@ -77,7 +80,7 @@ export class ProxyRelay {
       this.#open.add(socket);
       socket.on('close', () => this.#open.delete(socket));
       socket.setTimeout(CONNECT_MS, () => socket.destroy());
-      this.#join(socket, await this.#connect(gateway));
+      this.#join(socket, await (this.#options.open?.(gateway) ?? this.#connect(gateway)));
     } catch (error) {
       this.#options.log(`relay: ${errorText(error)}`);
       socket.destroy();
@@ -120,16 +123,17 @@ export class ProxyRelay {
     });
   }
 
-  #join(node: Socket, gateway: Socket): void {
+  #join(node: Socket, gateway: Duplex): void {
     if (node.destroyed || this.#closed) return void gateway.destroy();
     const end = () => {
       node.destroy();
       gateway.destroy();
     };
     for (const socket of [node, gateway]) {
+      socket.on('error', end).on('close', end);
+      if (!(socket instanceof Socket)) continue; // the node's socket has the time limit
       socket.setNoDelay(true);
       socket.setTimeout(this.#options.offered ? IDLE_MS : ADMISSION_MS, end);
-      socket.on('error', end).on('close', end);
     }
     if (!this.#options.offered) limit(node, gateway, end);
     node.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -145,7 +149,7 @@ export class ProxyRelay {
 }
 
 /** Ends both sockets after ADMISSION_MS or ADMISSION_BYTES, which suffice for an admission. */
-function limit(node: Socket, gateway: Socket, end: () => void): void {
+function limit(node: Socket, gateway: Duplex, end: () => void): void {
   const timer = setTimeout(end, ADMISSION_MS);
   node.on('close', () => clearTimeout(timer));
   let bytes = 0;

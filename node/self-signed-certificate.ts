@@ -1,9 +1,9 @@
 /**
- * Builds a session's X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around the session's public
- * key, self-signed. TLS needs a certificate to carry the key. The peer uses only the key, and compares it with the
- * ticket's.
+ * Builds an X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around a public key, self-signed. TLS
+ * needs a certificate to carry the key. Between agents, the peer uses only the key, and compares it with the ticket's.
+ * An agent of `otela up` trusts this one certificate for the name `otela`.
  */
-import type { SessionKey } from './session-key.ts';
+import type { Signer } from '../shared/lattice/crypto-interface.ts';
 
 const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
@@ -32,11 +32,11 @@ function sequence(content: Buffer): Buffer {
 }
 
 /** The certificate as PEM, for `tls.createSecureContext`. */
-export function sessionCertificate(session: SessionKey): string {
-  if (session.publicKey.length !== KEY_BYTES)
-    throw new RangeError(`a session key cannot have ${session.publicKey.length} bytes`);
-  const body = sequence(Buffer.concat([Buffer.from(HEAD + KEY_HEAD, 'hex'), session.publicKey]));
-  const signature = session.sign(body);
+export function selfSignedCertificate(key: Signer): string {
+  if (key.publicKey.length !== KEY_BYTES)
+    throw new RangeError(`an Ed25519 key cannot have ${key.publicKey.length} bytes`);
+  const body = sequence(Buffer.concat([Buffer.from(HEAD + KEY_HEAD, 'hex'), key.publicKey]));
+  const signature = key.sign(body);
   if (signature.length !== SIGNATURE_BYTES) throw new RangeError(`a signature cannot have ${signature.length} bytes`);
   const seal = Buffer.concat([Buffer.from(`${ALGORITHM}034100`, 'hex'), signature]);
   const der = sequence(Buffer.concat([body, seal]));
