@@ -46,7 +46,7 @@ export default defineConfig({
     // Our reporter is first: the first line of a failure says what broke, and the second how to run only this test.
     reporters: ['./test/support/reporter.ts', 'default'],
     projects: [
-      ...['shared', 'node', 'sim', 'scheduler', 'research', ...ONE_FILE_AT_A_TIME].map(nodeProject),
+      ...['shared', 'node', 'sim', 'scheduler', 'research', 'up', ...ONE_FILE_AT_A_TIME].map(nodeProject),
       ...(withGateway ? ['./vitest.gateway.config.ts'] : []),
     ],
   },

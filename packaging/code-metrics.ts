@@ -24,6 +24,7 @@ const PRODUCT = [
   'packaging',
   'scheduler',
   'shared',
+  'up',
 ];
 const GENERATED = ['dashboard/ui/icons.ts'];
 const FILE_LINES_MAX = 400;

@@ -26,7 +26,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** Patterns of source files, for each tsc configuration that compiles them. */
 const SOURCES: Record<string, string[]> = {
   'tsconfig.node.json': [
-    ...['agent', 'clients', 'scheduler', 'factory', 'gateway/cli', 'gateway/cloudflare', 'gateway/hosts/node'],
+    ...['agent', 'clients', 'scheduler', 'factory', 'up', 'gateway/cli', 'gateway/cloudflare', 'gateway/hosts/node'],
     ...['packaging', 'deploy', 'bench', 'test', 'research', 'examples'],
   ]
     .map((folder) => `${folder}/**/*.ts`)

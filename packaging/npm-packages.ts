@@ -15,7 +15,7 @@ export const projectSchema = z.object({
 export type PackageProject = z.infer<typeof projectSchema>;
 
 /** Data files that the commands read; they are next to the commands. */
-const DATA = ['otela-plan-data', 'gateway.json', 'dashboard'];
+const DATA = ['otela-plan-data', 'gateway.json', 'dashboard', 'otela-agent.cjs'];
 const UNIT = 'otela-gateway.service';
 /**
  * Package that is not bundled, because its WebAssembly is next to its code. It is included, so that an installation

@@ -71,6 +71,7 @@ const COMPUTING: ReadonlySet<string> = new Set([
   'scheduler',
   'factory',
   'research',
+  'up',
 ]);
 /** More failed files than this are not chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;

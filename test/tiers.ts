@@ -22,6 +22,7 @@ export const PARTS = [
   'scheduler',
   'factory',
   'research',
+  'up',
   'chaos',
 ] as const;
 
@@ -36,6 +37,7 @@ export const UNITS: ReadonlySet<string> = new Set([
   'gateway',
   'conformance',
   'docs',
+  'up',
 ]);
 
 const rooms = (part: string, files: Readonly<Record<string, string>>) =>

@@ -5,8 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
+import type { Output } from '../../shared/terminal/command-output.ts';
 import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal/index.ts';
-import type { Output } from './command-output.ts';
 import { fetchOrExplain } from './fetch-or-explain.ts';
 
 interface CanaryOptions {

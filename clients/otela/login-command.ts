@@ -11,11 +11,11 @@ import { writePrivateFile } from '../../node/private-file.ts';
 import { startTimer } from '../../node/timers.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
+import type { Output } from '../../shared/terminal/command-output.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
-import type { Output } from './command-output.ts';
 import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';

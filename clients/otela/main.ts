@@ -14,13 +14,18 @@ import {
   runProgram,
   UsageError,
 } from '../../shared/command-line/index.ts';
+import type { Output } from '../../shared/terminal/command-output.ts';
 /**
  * `otela`, the program for users who call models. `otela seal` is an OpenAI endpoint on this machine that seals its
  * requests.
  */
 import { neverRejects } from '../../shared/timing/in-background.ts';
+import { DOWN_COMMAND } from '../../up/cli/down-command.ts';
+import { LOGS_COMMAND } from '../../up/cli/logs-command.ts';
+import { LS_COMMAND } from '../../up/cli/ls-command.ts';
+import { UP_COMMAND } from '../../up/cli/up-command.ts';
+import { UpError } from '../../up/up-error.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
-import type { Output } from './command-output.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
 import { gatewayAccess, gatewayUrl, readKey, rememberGateway, requirePrivate } from './gateway-access.ts';
 import { configureTool, launchTool, restoreTool, toolOf } from './launch/launch-command.ts';
@@ -212,9 +217,21 @@ file of the tool (${Object.keys(TOOLS)
 export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
-  about: 'otela is for users of models behind OpenTela gateways.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
-  commands: { login: LOGIN, models: MODELS, usage: USAGE, token: TOKEN, launch: LAUNCH, seal: SEAL, canary: CANARY },
+  about: 'otela is for users of models: behind OpenTela gateways, or served by otela up on their own cluster.',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway or the cluster cannot be used.`,
+  commands: {
+    up: UP_COMMAND,
+    ls: LS_COMMAND,
+    logs: LOGS_COMMAND,
+    down: DOWN_COMMAND,
+    login: LOGIN,
+    models: MODELS,
+    usage: USAGE,
+    token: TOKEN,
+    launch: LAUNCH,
+    seal: SEAL,
+    canary: CANARY,
+  },
 };
 
 /**
@@ -224,7 +241,7 @@ export function main(argv: readonly string[], out: Output): Promise<number> {
   return runProgram(OTELA_PROGRAM, argv, out, {
     out: out.print,
     complain: out.complain,
-    exitOf: (error) => (error instanceof UnreachableError ? EXIT_UNAVAILABLE : EXIT_USAGE),
+    exitOf: (error) => (error instanceof UnreachableError || error instanceof UpError ? EXIT_UNAVAILABLE : EXIT_USAGE),
     failed: EXIT_USAGE,
   });
 }

@@ -1,5 +1,5 @@
+import type { Output } from '../../shared/terminal/command-output.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import type { Output } from './command-output.ts';
 import type { GatewayAccess } from './gateway-access.ts';
 import { gatewayModels } from './gateway-models.ts';
 

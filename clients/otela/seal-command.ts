@@ -5,11 +5,11 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { causeText } from '../../node/gateway-client.ts';
 import { readAtMost } from '../../shared/collections/read-at-most.ts';
+import type { Output } from '../../shared/terminal/command-output.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { type EvidenceVerifier, type Pins, SealClientError, type SealNode, sealedFetch } from '../seal/index.ts';
-import type { Output } from './command-output.ts';
 import { PAGE_HEADERS, pageText } from './seal-page.ts';
 
 interface SealCommandOptions {

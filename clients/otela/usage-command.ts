@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { UsageError } from '../../shared/command-line/index.ts';
+import type { Output } from '../../shared/terminal/command-output.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import type { Output } from './command-output.ts';
 import { type GatewayAccess, readResource } from './gateway-access.ts';
 
 const HOURS = 24;

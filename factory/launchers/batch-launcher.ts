@@ -1,13 +1,12 @@
 /** The launcher for batch systems that are controlled by command-line programs. */
-import type { BatchSystem } from '../../node/batch-systems/batch-system.ts';
+import type { BatchSystem, JobCluster } from '../../node/batch-systems/batch-system.ts';
 import type { CommandResult, RunCommand } from '../../node/command-runner.ts';
-import type { ClusterConfig } from '../config/schema.ts';
 import { type CheckFinding, type Launcher, LauncherError } from './launcher.ts';
 
 /** Maximum number of ids in one command, because a command line has a maximum length. */
 const IDS_PER_CALL = 200;
 
-export function batchLauncher(cluster: ClusterConfig, system: BatchSystem, run: RunCommand): Launcher {
+export function batchLauncher(cluster: JobCluster, system: BatchSystem, run: RunCommand): Launcher {
   const ask = async (call: { file: string; args: readonly string[]; input?: string }, submits: boolean) =>
     outputOf(await run(call.file, call.args, call.input), system, submits);
   return {

@@ -84,6 +84,7 @@ it('docs/architecture.md names every room, and no other', () => {
     'node',
     'scheduler',
     'factory',
+    'up',
     'research',
     'test',
     'dashboard',

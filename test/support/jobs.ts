@@ -38,6 +38,7 @@ const WHOLE: ReadonlySet<string> = new Set([
   'scheduler',
   'factory',
   'research',
+  'up',
   'worker',
 ]);
 /** How many times longer `wrangler dev` takes for the same files. */

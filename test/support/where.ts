@@ -24,3 +24,4 @@ export const AGENT_MAIN = programFile('otela-agent', 'agent/cli/main.ts');
 export const GATEWAY_MAIN = programFile('otela-gateway', 'gateway/cli/main.ts');
 export const PLAN_MAIN = programFile('otela-plan', 'scheduler/cli/main.ts');
 export const FACTORY_MAIN = programFile('otela-factory', 'factory/cli/main.ts');
+export const OTELA_MAIN = programFile('otela', 'clients/otela/main.ts');

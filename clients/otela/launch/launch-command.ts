@@ -2,9 +2,9 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:os';
 import { UsageError } from '../../../shared/command-line/index.ts';
+import type { Output } from '../../../shared/terminal/command-output.ts';
 import { printable } from '../../../shared/terminal/printable.ts';
 import { nearestName } from '../../../shared/text/nearest-name.ts';
-import type { Output } from '../command-output.ts';
 import type { GatewayAccess } from '../gateway-access.ts';
 import { type GatewayModel, gatewayModels } from '../gateway-models.ts';
 import { differingMembers, restore, setMembers, writeOwnFile } from './tool-file.ts';

@@ -1,0 +1,57 @@
+/** Faults of `otela up` on a real sshd and a real Slurm: each has words and a way on. */
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { endAll } from '../support/processes.ts';
+import { NO_SSHD } from '../support/ssh-host.ts';
+import { Laptop, MODEL, served } from './laptop.ts';
+
+let laptop: Laptop;
+
+beforeEach(async () => {
+  if (NO_SSHD) return;
+  laptop = await Laptop.open('PartitionName=cpu Nodes=n4 MaxTime=60 PreemptMode=OFF');
+});
+afterEach(endAll);
+
+it.skipIf(NO_SSHD)('a job that waits is told with its place in the queue, and ends by otela down', async () => {
+  const other = await laptop.cluster.submit({
+    sbatch: ['--gres=gpu:h100:2', '-w', 'n3', '--time=5'],
+    script: 'sleep 300',
+  });
+  await other.reaches('RUNNING', 30_000);
+  const up = laptop.up('--gpu', 'h100', '--gpus', '2', '--partition', 'normal', '--time', '5');
+  await up.line(/job \d+ waits \(\w+, place 1 of 1 in the queue/, 60_000);
+  const second = await laptop.ran('up', MODEL, '--host', 'cluster');
+  expect(second).toMatchObject({ code: 0, out: expect.stringContaining('already up in another process') });
+  expect((await laptop.ran('ls')).out).toMatch(/waits \(/);
+  expect((await laptop.ran('down')).out).toMatch(/is down/);
+  expect(await up.end(30_000)).toMatchObject({ code: 0 });
+  expect(laptop.cluster.command('squeue', '-h', '-o', '%j')).not.toContain('otela-up');
+});
+
+it.skipIf(NO_SSHD)(
+  'wishes that the cluster cannot meet, and an engine that ends, are told before or with its last lines',
+  async () => {
+    const refused = async (...args: string[]) => {
+      const { code, out } = await laptop.ran('up', MODEL, '--host', 'cluster', ...args);
+      expect(code).toBe(69);
+      return out;
+    };
+    expect(await refused('--partition', 'gpus')).toMatch(/has no partition gpus[\s\S]*Its partitions are normal/);
+    expect(await refused('--gpu', 'b200')).toMatch(/no b200[\s\S]*a100, h100, rtx3090/);
+    expect(await refused('--time', '99:00:00')).toMatch(/allows at most 60 minutes[\s\S]*--time/);
+    expect(await refused('--setup', 'module load vllm')).toMatch(/module[\s\S]*/);
+    const dying = ['--', 'bash', '-c', 'echo torch.OutOfMemoryError: CUDA out of memory; exit 1', '{{port}}'];
+    expect(await refused(...dying)).toMatch(/ended before the model answered[\s\S]*CUDA out of memory[\s\S]*--gpus 2/);
+  },
+);
+
+it.skipIf(NO_SSHD)('a changed host key is refused', async () => {
+  const up = laptop.up();
+  await served(up);
+  await laptop.host.down();
+  await laptop.host.up(true);
+  await up.line(/has another host key than before, so nothing was sent/, 60_000);
+  const ls = await laptop.ran('ls');
+  expect(ls.out).toMatch(/another host key/);
+  expect((await laptop.ran('down')).code).toBe(69);
+});

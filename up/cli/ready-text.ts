@@ -1,0 +1,30 @@
+/** What `otela up` prints when the model answers. */
+import type { FirstToken } from '../job/first-token.ts';
+
+interface Ready {
+  url: string;
+  key: string;
+  model: string;
+  first: FirstToken;
+  /** Seconds from the command to the first token. */
+  seconds: number;
+}
+
+export function readyText({ url, key, model, first, seconds }: Ready): string {
+  const mock = first.isMock
+    ? '\nThe mock engine of OpenTela answers. It repeats words from a fixed list; it is not a language model.\n'
+    : '';
+  return `${model} answers: first token after ${Math.round(seconds)} s, ${Math.round(first.ms)} ms of them in the model's request.
+${mock}
+  URL      ${url}/v1
+  API key  ${key}
+  chat     ${url}/ takes the same key
+
+  export OPENAI_BASE_URL=${url}/v1 OPENAI_API_KEY=${key}
+
+  curl -N ${url}/v1/chat/completions -H 'Authorization: Bearer ${key}' \\
+    -H 'Content-Type: application/json' \\
+    -d '{"model":"${model}","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
+
+Ctrl-C closes this connection; the job continues, and the same command comes back to it. otela down ends it.`;
+}

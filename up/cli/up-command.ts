@@ -1,0 +1,66 @@
+/** `otela up`: serves a model from the user's own cluster. */
+
+import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
+import type { Output } from '../../shared/terminal/command-output.ts';
+import { inBackground } from '../../shared/timing/in-background.ts';
+import { LocalGateway } from '../gateway/local-gateway.ts';
+import { isLocked, type RunLock, takeRunLock } from '../state/run-lock.ts';
+import { RUNS_MAX, type Run, Runs } from '../state/runs.ts';
+import { stateDirectory } from '../state/state-directory.ts';
+import { tunnelIdentity } from '../tunnel/tunnel-identity.ts';
+import { UpError } from '../up-error.ts';
+import { RunServer } from './serve-run.ts';
+import { UP_FLAGS, upWish } from './up-flags.ts';
+
+export const UP_COMMAND: Command<Output> = {
+  summary: 'serve a model on your own cluster, with a gateway on this machine',
+  examples: `MODEL --host HOST [--partition NAME] [--account NAME] [--gpus N] [--time TIME] [-- COMMAND…]
+
+Connects with your own ssh, installs one file below ~/.otela of the host, starts a gateway on 127.0.0.1, submits a Slurm job, and prints the
+URL and the API key as soon as the model answers. The job continues if this command ends; the same command comes back to it.
+  otela up Qwen/Qwen3-8B --host me@login.example.org
+  otela up Qwen/Qwen3-8B --host cluster --setup 'module load vllm' --account ml --time 08:00:00
+  otela up my-model --host cluster -- llama-server -m model.gguf --port {{port}}`,
+  flags: UP_FLAGS,
+  run: upCommand,
+};
+
+async function upCommand(args: readonly string[], out: Output): Promise<number> {
+  const { values, words, command } = parseLine(args, UP_FLAGS, { words: 1 });
+  const wish = upWish(values, words, command);
+  const state = stateDirectory();
+  const [runs, gateway] = [new Runs(state), new LocalGateway(state)];
+  const run = runs.find(wish.host, wish.model) ?? newRun(runs, wish);
+  const ends = new AbortController();
+  const lock = await takeRunLock(runs.socketOf(run), () => ends.abort());
+  if (lock === undefined) {
+    out.complain(
+      `${wish.model} on ${wish.host} is already up in another process of this machine. otela ls shows its URL.`,
+    );
+    return EXIT_DONE;
+  }
+  const end = () => ends.abort();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end);
+  try {
+    const identity = tunnelIdentity(state);
+    await new RunServer(run, { wish, runs, gateway, identity, out, signal: ends.signal }).serve();
+    return EXIT_DONE;
+  } finally {
+    await leave(lock, runs, gateway, out);
+  }
+}
+
+/** @throws UpError if there are too many */
+function newRun(runs: Runs, { host, model }: { host: string; model: string }): Run {
+  if (runs.list().length >= RUNS_MAX)
+    throw new UpError(`There are ${RUNS_MAX} runs, which is the maximum.`, 'End one with otela down MODEL.');
+  return runs.create(host, model, new Date());
+}
+
+/** The last run that ends also ends the gateway. */
+async function leave(lock: RunLock, runs: Runs, gateway: LocalGateway, out: Output): Promise<void> {
+  lock.release();
+  const others = await Promise.all(runs.list().map((run) => isLocked(runs.socketOf(run))));
+  if (others.includes(true)) return;
+  inBackground('the gateway', gateway.stop(), out.complain);
+}

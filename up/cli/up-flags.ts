@@ -1,0 +1,85 @@
+/** Flags of `otela up`. */
+import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
+import type { EngineWish } from '../job/job-plan.ts';
+import type { PoolWish } from '../site/choose-pool.ts';
+import { sshHost } from '../ssh/openssh.ts';
+
+export const HOST_FLAG = {
+  host: { value: 'HOST', help: 'the login node, as after ssh: me@login.example.org' },
+} as const;
+
+export const UP_FLAGS = {
+  ...HOST_FLAG,
+  partition: { value: 'NAME', help: 'partition of the job', otherwise: 'one with GPUs that starts jobs now' },
+  account: { value: 'NAME', help: 'Slurm account that is charged', otherwise: 'your default' },
+  gpu: { value: 'KIND', help: 'kind of GPU: a100, h100, …' },
+  gpus: { value: 'N', default: '1', help: 'number of GPUs' },
+  time: { value: 'TIME', help: 'time limit of the job: 04:00:00', otherwise: '4 hours, or the limit of the partition' },
+  engine: {
+    value: 'NAME',
+    takes: ['vllm', 'sglang', 'lmdeploy'],
+    help: 'engine',
+    otherwise: 'the first of these on the PATH of the host',
+  },
+  'engine-argument': {
+    value: 'WORD',
+    repeat: true,
+    help: 'further argument of the engine: --engine-argument=--max-model-len=8192',
+  },
+  command: {
+    value: 'COMMAND',
+    rest: true,
+    help: 'command of another engine; {{port}} and {{model}} are replaced; also after --',
+  },
+  image: { value: 'FILE', help: 'Apptainer image with the engine, a path on the host' },
+  setup: { value: 'LINE', repeat: true, help: "shell line that runs before the engine: 'module load vllm'" },
+  'sbatch-option': { value: 'OPTION', repeat: true, help: 'further option of sbatch without dashes: qos=short' },
+  'relay-address': {
+    value: 'ADDRESS',
+    help: 'address of the login node in the network of the compute nodes',
+    otherwise: 'found by its routes',
+  },
+  agent: { value: 'FILE', takes: 'file', help: 'single-file agent of a release', otherwise: 'made here' },
+} as const satisfies Flags;
+
+export interface UpWish {
+  model: string;
+  host: string;
+  pool: PoolWish;
+  engine: EngineWish;
+  relayAddress: string | undefined;
+  agent: string | undefined;
+}
+
+/** @throws UsageError */
+export function upWish(
+  values: ParsedFlags<typeof UP_FLAGS>,
+  words: readonly string[],
+  command: string[] | undefined,
+): UpWish {
+  const [model] = words;
+  if (model === undefined)
+    throw new UsageError('a model is missing: otela up Qwen/Qwen3-8B --host me@login.example.org');
+  const gpus = Number(values.gpus);
+  if (!Number.isInteger(gpus) || gpus < 1 || gpus > 64) throw new UsageError('--gpus must be from 1 to 64');
+  if (command?.length === 0) throw new UsageError('the command after -- is empty');
+  if (command !== undefined && !command.some((word) => word.includes('{{port}}')))
+    throw new UsageError('the command after -- must contain {{port}}, the port at which the engine must listen');
+  return {
+    model,
+    host: sshHost(values.host),
+    pool: { partition: values.partition, gpu: values.gpu, gpus, time: values.time },
+    engine: {
+      engine: values.engine,
+      command,
+      arguments: values['engine-argument'],
+      image: values.image,
+      gpus,
+      account: values.account,
+      setup: values.setup,
+      sbatchOptions: values['sbatch-option'],
+    },
+    relayAddress: values['relay-address'],
+    agent: values.agent,
+  };
+}

@@ -1,0 +1,197 @@
+/** The gateway on this machine's loopback address, as a child process. Several runs share one. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { GatewayClient } from '../../node/gateway-client.ts';
+import { readKeyFile, readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
+import { parseJson } from '../../shared/text/parse-json.ts';
+import { buildPage, gatewayCommand } from '../install/program-files.ts';
+import { UpError } from '../up-error.ts';
+
+/** The first choice; another port if a program uses it. */
+const PORT = 8787;
+/** A slow machine needs minutes to start a gateway. */
+const STARTS_MS = 5 * 60_000;
+const POLL_MS = 100;
+/** It ends running requests first, for 5 s. */
+const STOPS_MS = 15_000;
+/** The last part of the log that an error shows. */
+const LOG_TAIL_CHARS = 1_000;
+/** The provider of this user's nodes. */
+const PROVIDER = 'me';
+
+const fileSchema = z.object({
+  port: z.number().int(),
+  /** Of the process that serves, or served. */
+  pid: z.number().int().optional(),
+  key: z.string().optional(),
+});
+
+interface GatewayNode {
+  state: string;
+  models: { id: string; state: string }[];
+  job?: { id: string } | undefined;
+}
+const nodesSchema = z.object({
+  data: z.array(
+    z.object({
+      state: z.string(),
+      models: z.array(z.object({ id: z.string(), state: z.string() })),
+      job: z.object({ id: z.string() }).optional(),
+    }),
+  ),
+});
+
+export class LocalGateway {
+  readonly #state: string;
+  #port = 0;
+
+  constructor(state: string) {
+    this.#state = state;
+  }
+
+  get port(): number {
+    return this.#port;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** The address of the gateway if it runs. */
+  async runningUrl(): Promise<string | undefined> {
+    const known = this.#read();
+    if (known === undefined) return undefined;
+    this.#port = known.port;
+    return (await this.#answers()) ? this.url : undefined;
+  }
+
+  /** Starts the gateway unless one runs with this data. Call again if it may have ended. @throws UpError */
+  async ensure(): Promise<void> {
+    const known = this.#read();
+    this.#port = known?.port ?? (await freePort());
+    if (known !== undefined && (await this.#answers())) return;
+    await buildPage();
+    const child = this.#spawn();
+    this.#write({ ...known, port: this.#port, ...(child.pid === undefined ? {} : { pid: child.pid }) });
+    for (const until = performance.now() + STARTS_MS; !(await this.#answers()); await delay(POLL_MS)) {
+      if (child.exitCode !== null || performance.now() > until) throw this.#failure();
+    }
+  }
+
+  #spawn(): ChildProcess {
+    const [file = '', ...args] = gatewayCommand();
+    const log = openSync(this.#logFile, 'a', 0o600);
+    try {
+      const serve = [
+        'serve',
+        '--host',
+        '127.0.0.1',
+        '--port',
+        String(this.#port),
+        '--data',
+        join(this.#state, 'gateway'),
+      ];
+      const child = spawn(file, [...args, ...serve], {
+        stdio: ['ignore', log, log],
+        // This machine's own agents have no release, and their tokens never leave the user's accounts.
+        env: { ...process.env, REQUIRE_SIGNED_AGENT: 'off' },
+        // Other runs may use the gateway after this process has ended. The last one ends it.
+        detached: true,
+      });
+      child.unref();
+      return child;
+    } finally {
+      closeSync(log);
+    }
+  }
+
+  get #logFile(): string {
+    return join(this.#state, 'gateway.log');
+  }
+
+  #failure(): UpError {
+    const tail = readFileSync(this.#logFile, 'utf8').slice(-LOG_TAIL_CHARS).trim();
+    return new UpError(`The gateway on this machine did not start: ${tail}`, `Its log is ${this.#logFile}.`);
+  }
+
+  /** True if the gateway with this data answers. Another program at the port does not know its key. */
+  async #answers(): Promise<boolean> {
+    try {
+      await this.#client().get('/admin/me');
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #client(): GatewayClient {
+    return new GatewayClient({ url: this.url, key: () => readKeyFile(join(this.#state, 'gateway/admin.key')) });
+  }
+
+  /** The user's API key; created at the first start. */
+  async apiKey(): Promise<string> {
+    const known = this.#read();
+    if (known?.key !== undefined) return known.key;
+    const { key } = z.object({ key: z.string() }).parse(await this.#client().post('/admin/keys', { name: 'otela up' }));
+    this.#write({ ...known, port: this.#port, key });
+    return key;
+  }
+
+  async createJoinToken(cluster: string): Promise<{ id: string; token: string }> {
+    const body = { provider: PROVIDER, cluster, name: 'otela up' };
+    return z.object({ id: z.string(), token: z.string() }).parse(await this.#client().post('/admin/join-tokens', body));
+  }
+
+  async revokeJoinToken(id: string): Promise<void> {
+    await this.#client().delete(`/admin/join-tokens/${id}`);
+  }
+
+  async nodes(): Promise<GatewayNode[]> {
+    return nodesSchema.parse(await this.#client().get('/v1/registry/nodes')).data;
+  }
+
+  /** Ends the gateway, also if another process started it. */
+  async stop(): Promise<void> {
+    const known = this.#read();
+    if (known?.pid === undefined) return;
+    this.#port = known.port;
+    // Only the gateway with this data knows its key, so the number is that of its process.
+    if (!(await this.#answers())) return;
+    process.kill(known.pid, 'SIGTERM');
+    for (const until = performance.now() + STOPS_MS; (await this.#answers()) && performance.now() < until; )
+      await delay(POLL_MS);
+  }
+
+  #read(): z.infer<typeof fileSchema> | undefined {
+    try {
+      return fileSchema.parse(parseJson(readPrivateFile(join(this.#state, 'gateway.json'))));
+    } catch {
+      return undefined; // the first start
+    }
+  }
+
+  #write(content: z.infer<typeof fileSchema>): void {
+    writePrivateFile(join(this.#state, 'gateway.json'), `${JSON.stringify(content)}\n`);
+  }
+}
+
+/** The usual port if it is free, otherwise any free port. It is kept, so that addresses in programs stay valid. */
+async function freePort(): Promise<number> {
+  for (const wanted of [PORT, 0]) {
+    const server = createServer();
+    const port = await new Promise<number | undefined>((resolve) => {
+      server.once('error', () => resolve(undefined));
+      server.listen(wanted, '127.0.0.1', () => {
+        const address = server.address();
+        resolve(typeof address === 'object' ? address?.port : undefined);
+      });
+    });
+    server.close();
+    if (port !== undefined) return port;
+  }
+  throw new UpError('No port of this machine is free.', 'End a program that listens at 127.0.0.1.');
+}

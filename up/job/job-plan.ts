@@ -1,0 +1,194 @@
+/** The model's job, by the factory's recipe. */
+
+import { fileSchema } from '../../factory/config/schema.ts';
+import { batchLauncher } from '../../factory/launchers/batch-launcher.ts';
+import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
+import { jobContext, jobContextId } from '../../factory/recipes/job-context.ts';
+import { scriptBody } from '../../factory/recipes/job-script.ts';
+import { slurm } from '../../node/batch-systems/slurm.ts';
+import type { RunCommand } from '../../node/command-runner.ts';
+import { errorText } from '../../shared/text/error-text.ts';
+import { agentPath } from '../install/install-agent.ts';
+import type { GpuPool, LoginNode } from '../site/site.ts';
+import type { RelayAddress, Run } from '../state/runs.ts';
+import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
+import { UpError } from '../up-error.ts';
+
+export interface EngineWish {
+  engine: string | undefined;
+  /** The engine's command; absent: the recipe's command for the engine. */
+  command: readonly string[] | undefined;
+  arguments: readonly string[];
+  /** Apptainer image in which the engine runs. */
+  image: string | undefined;
+  gpus: number;
+  account: string | undefined;
+  /** Lines that run before the engine. */
+  setup: readonly string[];
+  sbatchOptions: readonly string[];
+}
+
+/** Directory of a run below the home directory of the host. */
+export const runDirectory = ({ id }: Pick<Run, 'id'>): string => `.otela/run/${id}`;
+/** Name of a run's job. */
+export const runJobName = ({ id }: Pick<Run, 'id'>): string => `otela-up-${id}`;
+
+const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
+
+/** @throws UpError if the host has no engine */
+export function chooseEngine(
+  { programs, host }: Pick<LoginNode, 'programs' | 'host'>,
+  wish: EngineWish,
+): string | undefined {
+  if (wish.command !== undefined) return wish.engine;
+  if (wish.image !== undefined) return wish.engine ?? 'vllm';
+  const found = ENGINES.find((name) => (wish.engine === undefined || wish.engine === name) && programs.has(name));
+  if (found !== undefined) return found;
+  throw new UpError(
+    `${host} has no ${wish.engine ?? ENGINES.join(', ')} on its PATH.`,
+    `Give the line that loads it, such as --setup 'module load vllm' or --setup 'source ~/venv/bin/activate', an image with --image FILE.sif, or the engine's command after --.`,
+  );
+}
+
+interface JobPlan {
+  run: Run;
+  site: LoginNode;
+  pool: GpuPool;
+  time: string;
+  wish: EngineWish;
+  digest: string;
+  relay: RelayAddress;
+}
+
+/** @throws UpError if a value cannot be a part of a job's script */
+export function planJob(plan: JobPlan): Submission {
+  const { run, site, wish } = plan;
+  const { cluster, recipe, pool, engine } = factoryConfig(plan);
+  const context = jobContext(run.model, { recipe, engine, cluster });
+  const body = scriptBody({
+    factory: 'up',
+    gateway: TUNNEL_URL,
+    cluster,
+    gpu: pool.gpu,
+    context,
+    contextId: jobContextId(context),
+    jobId: slurm(cluster).jobId,
+  });
+  const log = `${site.home}/${runDirectory(run)}/%j.log`;
+  return { name: runJobName(run), count: 1, pool, gpus: wish.gpus, body, log };
+}
+
+/** The run as a factory's configuration. The factory's schema checks all values. @throws UpError */
+function factoryConfig(plan: JobPlan) {
+  const { run, site, pool, wish } = plan;
+  const at = `~/${runDirectory(run)}`;
+  const read = fileSchema.safeParse({
+    factory: 'up',
+    gateway: TUNNEL_URL,
+    token_file: `${at}/token`,
+    state: at,
+    clusters: { up: clusterOf(plan, at) },
+    recipes: { [run.model]: { weights: run.model, engines: [engineOf(site, wish, gpuName(pool))] } },
+    models: { [run.model]: { recipe: run.model } },
+  });
+  if (!read.success) {
+    const [issue] = read.error.issues;
+    throw new UpError(
+      `These settings cannot be a job: ${issue?.path.join('.')}: ${issue?.message}`,
+      'Correct the flag or the model name.',
+    );
+  }
+  const { clusters, recipes } = read.data;
+  const [cluster, recipe] = [clusters.up, recipes[run.model]];
+  const [[chosen], [engine]] = [cluster?.pools ?? [], recipe?.engines ?? []];
+  if (cluster === undefined || recipe === undefined || chosen === undefined || engine === undefined)
+    throw new Error('the schema lost an entry');
+  return { cluster: { id: 'up', ...cluster }, recipe, pool: chosen, engine };
+}
+
+function clusterOf({ pool, time, wish, digest, relay }: JobPlan, at: string) {
+  return {
+    launcher: 'slurm',
+    agent: [`~/${agentPath(digest)}`],
+    join_token_file: `${at}/token`,
+    setup: [...wish.setup],
+    environment: {
+      OTELA_RELAY: `${bracketed(relay.address)}:${relay.port}`,
+      // No other agent calls this one, so it does not listen.
+      OTELA_MESH: 'off',
+      NODE_EXTRA_CA_CERTS: `${at}/gateway.pem`,
+    },
+    pools: [
+      {
+        name: pool.partition,
+        gpu: gpuName(pool),
+        gpus_per_node: pool.gpusPerNode,
+        time,
+        ...(pool.gpu === undefined ? {} : { gres: pool.gpu }),
+        ...(wish.account === undefined ? {} : { account: wish.account }),
+        options: [...wish.sbatchOptions],
+      },
+    ],
+  };
+}
+
+/** Some sites do not name their GPUs. */
+const gpuName = ({ gpu = 'GPU' }: GpuPool): string => gpu;
+
+function engineOf(site: LoginNode, wish: EngineWish, gpu: string) {
+  const engine = chooseEngine(site, wish);
+  return {
+    gpu: [gpu],
+    gpus: wish.gpus,
+    ...(engine === undefined ? {} : { engine }),
+    arguments: [...wish.arguments],
+    ...(wish.command === undefined ? {} : { command: [...wish.command] }),
+    ...(wish.image === undefined ? {} : { container: 'apptainer', image: wish.image }),
+  };
+}
+
+const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address);
+
+/** The launcher of the factory, with commands that run on the host. */
+export function launcherOn(run: RunCommand, pools: readonly GpuPool[] = []): Launcher {
+  const jobPools = pools.map((pool) => ({
+    name: pool.partition,
+    gpu: gpuName(pool),
+    gres: pool.gpu,
+    time: '1',
+    options: [],
+  }));
+  const cluster = { pools: jobPools };
+  return batchLauncher(cluster, slurm(cluster), run);
+}
+
+/** Explains why Slurm refused the job. */
+export function submitFailure(
+  error: unknown,
+  { accounts, host }: Pick<LoginNode, 'accounts' | 'host'>,
+  account: string | undefined,
+): UpError {
+  const said = errorText(error);
+  const cause = { cause: error };
+  if (/invalid account|account\/partition combination/i.test(said))
+    return new UpError(
+      `Slurm on ${host} refuses the account ${account ?? 'that is your default'}: ${said}`,
+      accounts.length > 0
+        ? `Your accounts are ${accounts.join(', ')}: give one with --account.`
+        : 'Give your account with --account; your site or sacctmgr knows its name.',
+      cause,
+    );
+  if (/time limit/i.test(said))
+    return new UpError(`Slurm on ${host} refuses the time limit: ${said}`, 'Give a shorter --time.', cause);
+  if (/qos|limit|quota/i.test(said))
+    return new UpError(
+      `Slurm on ${host} refuses the job: ${said}`,
+      'Your site limits jobs. Ask it, or give fewer --gpus, another --partition or --sbatch-option qos=NAME.',
+      cause,
+    );
+  return new UpError(
+    `Slurm on ${host} refuses the job: ${said}`,
+    'Give what it asks for by --partition, --account, --time or --sbatch-option.',
+    cause,
+  );
+}

@@ -1,0 +1,66 @@
+/** A run is a model that `otela up` serves from a host. */
+import { randomBytes } from 'node:crypto';
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
+import { parseJson } from '../../shared/text/parse-json.ts';
+
+/** Maximum number of runs; each has a job and a connection. */
+export const RUNS_MAX = 32;
+
+const relaySchema = z.object({ address: z.string(), port: z.number().int(), loginHost: z.string() });
+export type RelayAddress = z.infer<typeof relaySchema>;
+
+const runSchema = z.object({
+  /** Part of the job's name and of the directory on the host. */
+  id: z.string().regex(/^[a-z0-9]{8}$/),
+  host: z.string(),
+  model: z.string(),
+  started: z.iso.datetime(),
+  /** The job's id in the batch system; absent before it is submitted. */
+  job: z.string().optional(),
+  partition: z.string().optional(),
+  /** The relay's address when the job was submitted. The job's agent knows only this address. */
+  relay: relaySchema.optional(),
+  /** Id of the join token at the gateway. */
+  token: z.string().optional(),
+});
+export type Run = z.infer<typeof runSchema>;
+
+export class Runs {
+  readonly #directory: string;
+
+  constructor(state: string) {
+    this.#directory = join(state, 'runs');
+  }
+
+  list(): Run[] {
+    return readdirSync(this.#directory)
+      .filter((name) => name.endsWith('.json'))
+      .slice(0, RUNS_MAX)
+      .flatMap((name) => runSchema.safeParse(parseJson(readPrivateFile(join(this.#directory, name)))).data ?? [])
+      .toSorted((a, b) => a.started.localeCompare(b.started));
+  }
+
+  find(host: string, model: string): Run | undefined {
+    return this.list().find((run) => run.host === host && run.model === model);
+  }
+
+  create(host: string, model: string, now: Date): Run {
+    return this.save({ id: randomBytes(4).toString('hex'), host, model, started: now.toISOString() });
+  }
+
+  save(run: Run): Run {
+    writePrivateFile(join(this.#directory, `${run.id}.json`), `${JSON.stringify(run)}\n`);
+    return run;
+  }
+
+  remove({ id }: Run): void {
+    rmSync(join(this.#directory, `${id}.json`), { force: true });
+  }
+
+  socketOf({ id }: Run): string {
+    return join(this.#directory, `${id}.sock`);
+  }
+}

@@ -1,0 +1,136 @@
+/**
+ * The connection to the relay on the login node. `ssh` runs `otela-agent relay` there, and its input and output carry
+ * HTTP/2: each stream is one TLS connection of an agent, which ends here and continues to the gateway.
+ *
+ * This needs no port forwarding, which some login nodes forbid, and leaves no forwarded port in a shared connection.
+ */
+import { type Http2Stream, performServerHandshake, type ServerHttp2Session } from 'node:http2';
+import { connect } from 'node:net';
+import { Duplex, type Readable } from 'node:stream';
+import { type SecureContext, TLSSocket } from 'node:tls';
+import { lastChars, type Ssh } from '../ssh/openssh.ts';
+import { SSH_FAILED, sshFailure } from '../ssh/ssh-failure.ts';
+import type { RelayAddress } from '../state/runs.ts';
+import { UpError } from '../up-error.ts';
+
+/** The relay's first line. A login shell may print other lines before it. */
+const READY = /(?:^|\n)otela-agent relay (\S+) (\d{1,5}) (\S+)\n/;
+const NOISE_MAX_BYTES = 64 * 1024;
+const READY_MS = 60_000;
+/** Maximum number of connections: as in the relay. */
+const STREAMS_MAX = 512;
+
+interface RelayOptions {
+  ssh: Pick<Ssh, 'host' | 'spawn'>;
+  /** The shell command that starts the relay. */
+  command: string;
+  context: SecureContext;
+  /** Port of the gateway on this machine. */
+  port(): number;
+}
+
+export interface RelaySession extends RelayAddress {
+  /** Resolves when the connection has ended. */
+  ended: Promise<UpError>;
+  close(): void;
+}
+
+/** @throws UpError if the relay does not start */
+export async function openRelay(options: RelayOptions): Promise<RelaySession> {
+  const child = options.ssh.spawn(options.command);
+  const errors = lastChars(child.stderr);
+  const ended = new Promise<UpError>((resolve) => {
+    const end = (code: number | null) => resolve(failureOf(options.ssh.host, code, errors()));
+    child.once('error', () => end(SSH_FAILED)).once('close', end);
+  });
+  const ready = await Promise.race([readyLine(child.stdout), ended, expired()]);
+  if (ready === undefined || ready instanceof UpError) {
+    child.kill();
+    throw (
+      ready ?? new UpError(`The relay on ${options.ssh.host} did not start within a minute.`, 'Run otela up again.')
+    );
+  }
+  const [, address = '', port = '', loginHost = ''] = ready;
+  // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an assertion
+  // if it says goodbye while another write is pending.
+  const transport = Duplex.from({ readable: child.stdout, writable: child.stdin });
+  transport.on('error', () => {});
+  const session = serveStreams(transport, options);
+  const close = () => {
+    transport.destroy();
+    child.kill();
+  };
+  session.once('close', close);
+  return { address, port: Number(port), loginHost, ended, close };
+}
+
+function serveStreams(transport: Duplex, { context, port }: RelayOptions): ServerHttp2Session {
+  const session = performServerHandshake(transport, {
+    settings: { maxConcurrentStreams: STREAMS_MAX },
+  });
+  session.on('error', () => {});
+  session.on('stream', (stream) => {
+    stream.respond({ ':status': 200 });
+    joinGateway(stream, context, port());
+  });
+  return session;
+}
+
+/** Ends the agent's TLS here and passes its bytes to the gateway. */
+function joinGateway(stream: Http2Stream & Duplex, secureContext: SecureContext, port: number): void {
+  const node = new TLSSocket(stream, { isServer: true, secureContext });
+  const gateway = connect(port, '127.0.0.1').setNoDelay(true);
+  const end = () => {
+    node.destroy();
+    gateway.destroy();
+    stream.destroy();
+  };
+  for (const one of [stream, node, gateway]) one.on('error', end).on('close', end);
+  node.pipe(gateway);
+  gateway.pipe(node);
+}
+
+/** Reads up to and including the relay's first line. Bytes after it stay in the stream. */
+function readyLine(out: Readable): Promise<RegExpExecArray | undefined> {
+  return new Promise((resolve) => {
+    let text = '';
+    const done = (match: RegExpExecArray | undefined) => {
+      out.off('readable', look);
+      resolve(match);
+    };
+    const look = () => {
+      for (let piece: unknown = out.read(); Buffer.isBuffer(piece); piece = out.read()) {
+        text += piece.toString('latin1');
+        const match = READY.exec(text);
+        if (match !== null) {
+          const rest = text.slice(match.index + match[0].length);
+          if (rest !== '') out.unshift(Buffer.from(rest, 'latin1'));
+          return done(match);
+        }
+        if (text.length > NOISE_MAX_BYTES) return done(undefined);
+      }
+    };
+    out.on('readable', look);
+  });
+}
+
+function expired(): Promise<undefined> {
+  return new Promise((resolve) => void setTimeout(resolve, READY_MS, undefined).unref());
+}
+
+function failureOf(host: string, code: number | null, errors: string): UpError {
+  if (code === SSH_FAILED) return sshFailure(host, errors);
+  const lines = errors.trim().split('\n');
+  const said = lines.find((line) => line.startsWith('otela-agent: ')) ?? lines.at(-1) ?? '';
+  if (/public address/.test(said))
+    return new UpError(
+      `The relay would listen at a public address of ${host}: ${said}`,
+      "Give an address of the cluster's inner network with --relay-address.",
+    );
+  if (/cannot listen/.test(said))
+    return new UpError(
+      `The relay cannot use its port on ${host} again: ${said}`,
+      'The running job knows only this port. End the job with otela down, then run otela up again.',
+    );
+  return new UpError(`The relay on ${host} ended${said === '' ? '' : `: ${said}`}`, 'otela connects again.');
+}
