@@ -8,7 +8,9 @@ let laptop: Laptop;
 
 beforeEach(async () => {
   if (NO_SSHD) return;
-  laptop = await Laptop.open('PartitionName=cpu Nodes=n4 MaxTime=60 PreemptMode=OFF');
+  laptop = await Laptop.open(
+    'PartitionName=cpu Nodes=n4 MaxTime=60 PreemptMode=OFF\nPartitionName=lab Nodes=n1 MaxTime=60 AllowAccounts=lab\nEnforcePartLimits=ALL',
+  );
 });
 afterEach(endAll);
 
@@ -39,11 +41,22 @@ it.skipIf(NO_SSHD)(
     expect(await refused('--partition', 'gpus')).toMatch(/has no partition gpus[\s\S]*Its partitions are normal/);
     expect(await refused('--gpu', 'b200')).toMatch(/no b200[\s\S]*a100, h100, rtx3090/);
     expect(await refused('--time', '99:00:00')).toMatch(/allows at most 60 minutes[\s\S]*--time/);
-    expect(await refused('--setup', 'module load vllm')).toMatch(/module[\s\S]*/);
+    expect(await refused('--setup', 'module load no-such-thing')).toMatch(
+      /line of --setup fails on cluster: module load no-such-thing/,
+    );
+    expect(await refused('--partition', 'lab', '--account', 'bio')).toMatch(/refuses the account bio/);
     const dying = ['--', 'bash', '-c', 'echo torch.OutOfMemoryError: CUDA out of memory; exit 1', '{{port}}'];
     expect(await refused(...dying)).toMatch(/ended before the model answered[\s\S]*CUDA out of memory[\s\S]*--gpus 2/);
   },
 );
+
+it.skipIf(NO_SSHD)('the command ends with the reason if its job ends while it serves', async () => {
+  const up = laptop.up();
+  await served(up);
+  laptop.cluster.command('scancel', '--user', laptop.user.name);
+  await up.line(/has ended \(CANCELLED\S*\)[\s\S]*The same command starts the next one/, 60_000);
+  expect(await up.end(30_000)).toMatchObject({ code: 69 });
+});
 
 it.skipIf(NO_SSHD)('a changed host key is refused', async () => {
   const up = laptop.up();

@@ -1,15 +1,20 @@
 /** The script that checks a login node. Its output is `name=value` lines, which `parseSite` reads. */
 
+import { shellQuoted } from '../ssh/shell-words.ts';
+
 /** Programs that `otela up` can use. */
 export const PROGRAMS = ['sbatch', 'vllm', 'sglang', 'lmdeploy', 'apptainer', 'enroot'] as const;
 
 /** The first line of the output. What a login shell prints before it is ignored. */
 export const SITE_MARK = 'otela-site 1';
 
+/** Begins the line that says which line of the user's setup failed. */
+export const SETUP_FAILED = 'otela-setup failed: ';
+
 /** @param setup shell lines of the user, such as `module load vllm`, which run in the job too */
 export function checkScript(setup: readonly string[]): string {
   return `
-${setup.map((line) => `${line} >/dev/null || exit 3`).join('\n')}
+${setup.map((line) => `{ ${line}\n} >/dev/null || { echo ${shellQuoted(`${SETUP_FAILED}${line}`)}; exit 0; }`).join('\n')}
 echo '${SITE_MARK}'
 say() { printf '%s=%s\\n' "$1" "$2"; }
 say system "$(uname -s) $(uname -m)"

@@ -4,7 +4,7 @@ import type { Platform } from '../../shared/release/release-manifest.ts';
 import { gpuGres, isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { UpError } from '../up-error.ts';
-import { PROGRAMS, SITE_MARK } from './check-script.ts';
+import { PROGRAMS, SETUP_FAILED, SITE_MARK } from './check-script.ts';
 
 /** Nodes of one partition with the same kind of GPU. */
 export interface GpuPool {
@@ -44,6 +44,12 @@ const PLATFORMS: Readonly<Record<string, Platform>> = {
 
 /** @throws UpError if the machine cannot be used */
 export function parseSite(sshHost: string, out: string): LoginNode {
+  const failed = out.split('\n').find((line) => line.startsWith(SETUP_FAILED));
+  if (failed !== undefined)
+    throw new UpError(
+      `This line of --setup fails on ${sshHost}: ${failed.slice(SETUP_FAILED.length)}`,
+      `Try it there: ssh ${sshHost}, then the line.`,
+    );
   const lines = out.slice(out.indexOf(SITE_MARK)).split('\n');
   if (lines[0] !== SITE_MARK)
     throw new UpError(
