@@ -105,8 +105,9 @@ export class BatchGatewayClient {
   }
 
   /** @throws Error if the gateway refuses or does not answer */
-  async release(lease: GrantedLease): Promise<void> {
-    await this.#post('release', refOf(lease));
+  /** @param declined why this node cannot run the lease's function */
+  async release(lease: GrantedLease, declined?: string): Promise<void> {
+    await this.#post('release', { ...refOf(lease), ...(declined === undefined ? {} : { declined }) });
   }
 
   async close(): Promise<void> {

@@ -183,11 +183,14 @@ export class LeaseRun {
     while (this.#waiting.length > 0 || this.#sending !== undefined) await this.flush();
   }
 
-  /** Returns the lease after all results are committed. */
-  async release(): Promise<void> {
+  /**
+   * Returns the lease after all results are committed.
+   * @param declined why this node cannot run the lease's function
+   */
+  async release(declined?: string): Promise<void> {
     await this.settled();
     this.#end();
-    await this.gateway.release(this.lease).catch(() => {});
+    await this.gateway.release(this.lease, declined).catch(() => {});
   }
 
   async #send(): Promise<void> {

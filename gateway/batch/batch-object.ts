@@ -147,7 +147,8 @@ export class BatchObject extends GatewayObject {
   #shown(): BatchObjectJson {
     const { status } = this.#record.state;
     if (isTerminal(status)) return this.#record.shown(this.#now, null);
-    return this.#record.shown(this.#now, this.#usedUp() ? NO_TOKENS : this.#obstacle.shown(this.#now));
+    const isRunning = this.#record.ledger.leases.length > 0;
+    return this.#record.shown(this.#now, this.#usedUp() ? NO_TOKENS : this.#obstacle.shown(this.#now, isRunning));
   }
 
   #usedUp(): boolean {
@@ -194,10 +195,7 @@ export class BatchObject extends GatewayObject {
     return stands;
   }
 
-  /**
-   * Returns the answer to a node that renews a lease. `stop`: no result of the lease is needed any more, so the node
-   * aborts running lines.
-   */
+  /** Answers a node that renews a lease. `stop`: its results are not needed any more, so it aborts running lines. */
   renewal(ref: LeaseRef): { leased: boolean; stop: boolean } {
     return { leased: this.renew(ref), stop: this.#stops(ref) };
   }
@@ -219,10 +217,11 @@ export class BatchObject extends GatewayObject {
     this.release(ref);
   }
 
-  release(ref: LeaseRef): void {
+  /** @param declined why the node cannot run the batch's function */
+  release(ref: LeaseRef, declined?: string): void {
     if (!this.#takesResults) return;
     const { ledger, state } = this.#record;
-    ledger.release(ref);
+    if (ledger.release(ref) && declined !== undefined) this.#obstacle.decline(declined, this.#now);
     this.#record.store();
     if (state.status === 'cancelling' && ledger.leases.length === 0)
       inBackground(`batch ${this.#record.spec?.id}`, this.#wake(), console.error);

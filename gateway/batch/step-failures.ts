@@ -18,6 +18,8 @@ const FAULTS_MAX = 3;
  * tries.
  */
 const SHOWN_MS = 3 * PAUSE_MS;
+/** How long the owner sees why a node declined a function. The node asks again after ten minutes. */
+const DECLINED_MS = 900_000;
 
 /** The results do not fit into the owner's file quota. The message is shown to the owner. */
 export class FileQuotaError extends Error {}
@@ -60,6 +62,7 @@ export class Obstacle {
   #at = Number.NEGATIVE_INFINITY;
   #fault = '';
   #faults = 0;
+  #declined = { message: '', at: Number.NEGATIVE_INFINITY };
 
   /** Records an obstacle. @param message for the batch's owner */
   record(message: string, nowMs: number): void {
@@ -86,12 +89,20 @@ export class Obstacle {
     this.#at = Number.NEGATIVE_INFINITY;
   }
 
+  /** Records that a node does not have what the batch's function declares. Other nodes may still get leases. */
+  decline(message: string, nowMs: number): void {
+    this.#declined = { message, at: nowMs };
+  }
+
   /** True if no lease may be granted now. */
   blocks(nowMs: number): boolean {
     return isRecent(PAUSE_MS, this.#at, nowMs);
   }
 
-  shown(nowMs: number): string | null {
-    return isRecent(SHOWN_MS, this.#at, nowMs) ? this.#message : null;
+  /** @param isRunning true if a node runs lines, so that it does not matter that another one declined */
+  shown(nowMs: number, isRunning: boolean): string | null {
+    if (isRecent(SHOWN_MS, this.#at, nowMs)) return this.#message;
+    const { message, at } = this.#declined;
+    return !isRunning && isRecent(DECLINED_MS, at, nowMs) ? `A node declined: ${message}` : null;
   }
 }

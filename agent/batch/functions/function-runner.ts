@@ -14,7 +14,7 @@ import { LeaseRun, type PendingLine } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
 import { BATCH_MAX, type FunctionOptions, readFunctionOptions } from './function-options.ts';
 import type { FunctionProcess } from './function-process.ts';
-import { type FunctionCode, LoadError } from './function-starter.ts';
+import { type FunctionCode, LoadError, UnsuitableNodeError } from './function-starter.ts';
 import type { LoadedFunctions } from './loaded-functions.ts';
 
 /** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
@@ -178,6 +178,7 @@ export class FunctionRunner {
       } catch (error) {
         const why = errorText(error);
         if (!(error instanceof LoadError) || this.#draining) throw error;
+        if (error instanceof UnsuitableNodeError) return this.#decline(work, code, why);
         for (const { line } of queue) work.add(failed(line, 'function_load_failed', why));
         await work.settled();
         return host.setBroken(code.context);
@@ -197,6 +198,14 @@ export class FunctionRunner {
         return host.setBroken(code.context);
       }
     }
+  }
+
+  /** Returns the lines to the gateway. They do not count as failed, because other nodes may run them. */
+  async #decline(work: LeaseRun, { context }: FunctionCode, why: string): Promise<void> {
+    this.#options.log(`function ${context.slice(0, 12)}: declined: ${why}`);
+    this.#options.host.setBroken(context, true);
+    this.#leases.delete(work);
+    await work.release(why.slice(0, WHY_MAX));
   }
 
   async #call(

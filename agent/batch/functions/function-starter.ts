@@ -60,6 +60,14 @@ export class LoadError extends Error {
   }
 }
 
+/** The function declares what this node does not have. Another node may run it. */
+export class UnsuitableNodeError extends LoadError {
+  constructor(why: string) {
+    super(why);
+    this.name = 'UnsuitableNodeError';
+  }
+}
+
 export class FunctionStarter {
   readonly #options: StarterOptions;
 
@@ -77,7 +85,7 @@ export class FunctionStarter {
     const limits = this.#limitsOf(code);
     const options = code.options instanceof Error ? undefined : code.options;
     const interpreter = await findInterpreter(limits.python, options?.python, run);
-    if (typeof interpreter === 'string') throw new LoadError(`Python: ${interpreter}`);
+    if (typeof interpreter === 'string') throw new UnsuitableNodeError(interpreter);
     const installed = await packages
       .prepare(code.owner, options?.requirements ?? [], interpreter)
       .catch((error: unknown) => {
@@ -130,7 +138,7 @@ export class FunctionStarter {
     if (options instanceof Error) throw new LoadError(options.message);
     const { memory_bytes: memoryBytes = limits.memoryBytes, timeout_s: seconds } = options;
     if (memoryBytes > limits.memoryBytes)
-      throw new LoadError(
+      throw new UnsuitableNodeError(
         `the function declares ${mib(memoryBytes)} MiB of memory, and this node allows ${mib(limits.memoryBytes)} MiB (--functions-memory)`,
       );
     const timeoutMs = seconds === undefined ? Number.POSITIVE_INFINITY : seconds * 1_000;

@@ -7,7 +7,7 @@ import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { removeStaleDirectories } from './function-directory.ts';
 import type { FunctionProcess } from './function-process.ts';
-import { type FunctionCode, type FunctionStarter, LoadError } from './function-starter.ts';
+import { type FunctionCode, type FunctionStarter, LoadError, UnsuitableNodeError } from './function-starter.ts';
 
 interface HostOptions {
   starter: Pick<FunctionStarter, 'start' | 'close'>;
@@ -125,10 +125,14 @@ export class LoadedFunctions {
     this.#reportFreed();
   }
 
-  /** The function failed here. Other nodes may succeed. */
-  setBroken(context: string): void {
+  /**
+   * The function failed here. Other nodes may succeed.
+   * @param isUnsuitable true if it will fail again, because the node does not have what the function declares
+   */
+  setBroken(context: string, isUnsuitable = false): void {
     const before = this.#broken.get(context);
-    const waitMs = before === undefined ? BROKEN_MS.first : Math.min(BROKEN_MS.most, before.waitMs * 2);
+    const first = isUnsuitable ? BROKEN_MS.most : BROKEN_MS.first;
+    const waitMs = before === undefined ? first : Math.min(BROKEN_MS.most, before.waitMs * 2);
     this.#broken.delete(context);
     this.#broken.set(context, { untilMs: this.#options.now() + waitMs, waitMs });
     const [oldest] = this.#broken.keys();
@@ -154,7 +158,7 @@ export class LoadedFunctions {
     const declared = options instanceof Error ? undefined : options.gpus;
     const wanted = declared ?? Math.min(1, length);
     if (wanted <= length) return wanted;
-    throw new LoadError(
+    throw new UnsuitableNodeError(
       `the function declares ${wanted} GPUs for each process, and this node has ${length}: declare fewer, or require=… that names nodes with more`,
     );
   }

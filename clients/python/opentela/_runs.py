@@ -28,6 +28,8 @@ BATCHES_MAX = 16
 SEARCHED_MAX = 1_000
 # How long a batch may wait for its first node before a warning says so.
 SILENT_S = 5
+# Then the reason may have changed.
+WARN_S = 30
 FUNCTION_FILE_S = 30 * 86_400
 EXIT_S = 30
 
@@ -79,7 +81,7 @@ class Sent:
     def __init__(self, id, calls, is_own=True):
         self.id, self.calls, self.is_own = id, calls, is_own
         self.after, self.pause, self.next = "0", POLL_S[0], 0.0
-        self.warn_at = time.monotonic() + SILENT_S
+        self.warn_at, self.warned = time.monotonic() + SILENT_S, ""
 
     @property
     def is_needed(self):
@@ -139,13 +141,15 @@ class Sent:
         self.calls = {}
 
     def _warn(self, gateway):
-        self.warn_at = float("inf")
+        self.warn_at = time.monotonic() + WARN_S
         batch = gateway.get(f"/batches/{self.id}")
         begun = (batch.get("request_counts") or {}).get("completed", 0)
         more = batch.get("x_otela") or {}
         if batch["status"] == "in_progress" and not begun and more.get("nodes") == 0:
             why = more.get("waiting_for") or "no node runs it yet. Functions run only on nodes that allow them (--allow-functions)."
-            LOG.warning("%s waits: %s", self.id, why)
+            if why != self.warned:
+                LOG.warning("%s waits: %s", self.id, why)
+            self.warned = why
 
 
 class Sender:

@@ -95,6 +95,8 @@ const leaseSchema = z.object({
   wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
 });
 const refSchema = z.object(ref);
+/** `declined`: why the node cannot run the function of the batch. */
+const releaseSchema = z.object({ ...ref, declined: z.string().max(WHY_MAX).optional() });
 const commitSchema = z.object({
   ...ref,
   results: z
@@ -188,8 +190,8 @@ batchAgentRoutes.post('/renew', async (c) => {
 
 batchAgentRoutes.post('/release', async (c) => {
   const node = await nodeOf(c);
-  const given = parsed(refSchema, node.body);
-  await (await batchOf(c, given.batch)).release(refOf(node, given));
+  const { declined, ...given } = parsed(releaseSchema, node.body);
+  await (await batchOf(c, given.batch)).release(refOf(node, given), declined);
   return c.body(null, 204);
 });
 

@@ -17,23 +17,27 @@ import { scratch } from '../support/harness.ts';
 
 const CODE = 'def infer(lines):\n    return lines\n';
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
-const contextOf = (owner: string, name?: string) => hash(contextMessage(owner, hash(CODE), name));
+const contextOf = (owner: string, name?: string, code = CODE) => hash(contextMessage(owner, hash(code), name));
 
 /**
  * A node that runs only functions of `lab`, at a gateway that refuses `refusals` requests with 503 and then leases
  * `context` as a function of `lab`.
  */
-async function leased(context: string, refusals = 0) {
+async function leased(context: string, refusals = 0, code = CODE) {
   const asked: string[] = [];
+  const bodies: string[] = [];
   const server = createServer((request, response) => {
-    request.resume();
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => void chunks.push(chunk));
+    request.on('end', () => void bodies.push(Buffer.concat(chunks).toString()));
     const verb = request.url?.split('/').at(-1) ?? '';
     asked.push(verb);
-    if (verb === 'function') return void response.end(CODE);
+    if (verb === 'function') return void response.end(code);
+    if (verb === 'chunk' && code !== CODE) return void response.end('{"body":{"input":1}}');
     if (asked.length <= refusals) return void response.writeHead(503).end();
     if (verb !== 'lease') return void response.writeHead(verb === 'release' ? 204 : 503).end();
-    const lease = { batch: 'b', chunk: 0, epoch: 1, bytes: 10, prefix: 0, open: [0], endpoint: '/v1/otela/functions' };
-    const made = { context, sha256: hash(CODE), owner: 'lab', model: 'function:file-1:other', name: 'other' };
+    const lease = { batch: 'b', chunk: 0, epoch: 1, bytes: 20, prefix: 0, open: [0], endpoint: '/v1/otela/functions' };
+    const made = { context, sha256: hash(code), owner: 'lab', model: 'function:file-1:other', name: 'other' };
     response.end(JSON.stringify({ ...lease, leaseMs: 60_000, function: made }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -77,7 +81,7 @@ async function leased(context: string, refusals = 0) {
     server.close();
   });
   await expect.poll(() => asked.filter((verb) => verb === 'lease').length, { timeout: 30_000 }).toBeGreaterThan(1);
-  return { asked, host, lines };
+  return { asked, bodies, host, lines };
 }
 
 it.each([
@@ -108,3 +112,19 @@ it.each([
   const { lines } = await leased('x', refusals);
   expect(lines.some((line) => line.includes('answers 503'))).toBe(logged);
 });
+
+it.each([
+  ['GPUs', { gpus: 9 }, 'declares 9 GPUs for each process, and this node has 0'],
+  ['memory', { memory_bytes: 2 ** 40 }, 'and this node allows 1024 MiB (--functions-memory)'],
+  ['Python', { python: '3.99' }, 'declares Python 3.99'],
+])(
+  'a function whose %s this node does not have is declined: no line of it fails, and the node does not try it soon',
+  async (_what, options, why) => {
+    const code = JSON.stringify({ opentela_function: 1, options });
+    const context = contextOf('lab', 'other', code);
+    const { asked, bodies, host } = await leased(context, 0, code);
+    expect(asked).not.toContain('commit');
+    expect(bodies.some((body) => body.includes('"declined":') && body.includes(why))).toBe(true);
+    expect(host.held.broken).toEqual([context]);
+  },
+);

@@ -150,6 +150,30 @@ if __name__ == "__main__":
   expect(await script({ ...at, env: { ...at.env, OTELA_GATEWAY: 'local' } }, main)).toBe(expected);
 });
 
+it('a node without the declared GPUs declines: the batch waits for another node, and the client says why', async () => {
+  const at = await place();
+  const main = `
+import logging, time, opentela
+from opentela import _runs
+_runs.SILENT_S = _runs.WARN_S = 1
+@opentela.function(gpus=64)
+def f(x):
+    return x
+if __name__ == "__main__":
+    heard = []
+    logging.getLogger("opentela").addHandler(type("Heard", (logging.Handler,), {"emit": lambda _, record: heard.append(record.getMessage())})())
+    client = opentela.Client()
+    run = client.map(f, [1])
+    while not any("declined" in one for one in heard):
+        time.sleep(0.1)
+    print(run.counts, heard[-1])
+    client.shutdown(wait=False, cancel_futures=True)
+`;
+  expect(await script(at, main)).toMatch(
+    /^\{'total': 1, 'completed': 0, 'failed': 0\} batch_\S+ waits: A node declined: the function declares 64 GPUs for each process, and this node has \d+: declare fewer, or require=/,
+  );
+});
+
 it('results of a running batch are for its owner, from a position on', async () => {
   const at = await place(...OPEN);
   const main = `${COUNTED}

@@ -155,6 +155,10 @@ async function answered<T>(
     await batch.alarm();
     const lease = batch.grant('node', [0], undefined);
     if (lease === null) throw new Error('nothing was leased');
+    // Only the node with the lease may say why it declines.
+    batch.release({ node: 'another', chunk: lease.chunk, epoch: lease.epoch }, 'invented');
+    batch.release({ node: 'node', chunk: lease.chunk, epoch: lease.epoch + 1 }, 'invented');
+    expect(batch.show()?.x_otela).toMatchObject({ nodes: 1, waiting_for: null });
     const result = { line: 0, status_code: 200, request_id: 'r', body };
     await batch.commit({ node: 'node', chunk: lease.chunk, epoch: lease.epoch }, [result], 'lab');
     const said: unknown[] = [];
