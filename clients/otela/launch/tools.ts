@@ -71,7 +71,8 @@ function claudeVariables({ gateway, model }: Pick<LaunchContext, 'gateway' | 'mo
     CLAUDE_CODE_SUBAGENT_MODEL: model.id,
     // A block at the beginning of the prompt that changes with each version would empty the engine's prefix cache.
     CLAUDE_CODE_ATTRIBUTION_HEADER: '0',
-    ...(model.context !== undefined && { CLAUDE_CODE_AUTO_COMPACT_WINDOW: String(model.context) }),
+    // Without it, Claude Code assumes a million tokens for a model that it does not know.
+    ...(model.context !== undefined && { CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(model.context) }),
   };
 }
 

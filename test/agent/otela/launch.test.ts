@@ -12,7 +12,7 @@ afterAll(endAll);
 
 const KEY = 'sk-otela-test';
 const MODELS = [
-  { id: 'org/coder', state: 'ready', context_length: 32_768, architecture: { input_modalities: ['text', 'image'] } },
+  { id: 'org/coder', state: 'ready', context_length: 131_072, architecture: { input_modalities: ['text', 'image'] } },
   { id: 'small', state: 'ready' },
 ];
 let home: string;
@@ -77,7 +77,7 @@ it('token prints the key and nothing else; others must not be able to read its f
 });
 
 it('models lists name, state and context; a hostile name does not drive the terminal', async () => {
-  expect((await otela('models')).said).toBe('org/coder  ready  32768 tokens\nsmall  ready');
+  expect((await otela('models')).said).toBe('org/coder  ready  131072 tokens\nsmall  ready');
   answers['/v1/models?state=all'] = { data: [{ id: 'a\u001b[2Jb\nc' }] };
   const { said } = await otela('models');
   expect(said).not.toContain('\u001b');
@@ -158,11 +158,12 @@ it('--config writes no key, takes other keys out, and --restore brings back what
   expect((await otela('launch', 'claude', '--config', '--model', 'org/coder')).code).toBe(0);
   const written = (await json('claude/settings.json')) as { env: object };
   expect(written).toMatchObject({ permissions: before.permissions, apiKeyHelper: 'otela token' });
-  expect(written.env).toMatchObject({ ANTHROPIC_BASE_URL: gateway, CLAUDE_CODE_AUTO_COMPACT_WINDOW: '32768' });
+  expect(written.env).toMatchObject({ ANTHROPIC_BASE_URL: gateway, CLAUDE_CODE_MAX_CONTEXT_TOKENS: '131072' });
   expect(JSON.stringify(written)).not.toMatch(/sk-(?:otela|ant)/);
   expect((await stat(join(home, 'real.json'))).mode & 0o777).toBe(0o640);
-  // A second --config, and then a change of the person.
+  // A second --config, of a model without a known context, and then a change of the person.
   expect((await otela('launch', 'claude', '--config', '--model', 'small')).code).toBe(0);
+  expect(JSON.stringify(await json('real.json'))).not.toContain('CONTEXT_TOKENS');
   const later = { ...((await json('real.json')) as object), model: 'opus' };
   await writeFile(join(home, 'real.json'), JSON.stringify(later));
   expect((await otela('launch', 'claude', '--restore')).said).toContain('Restored');
@@ -178,12 +179,12 @@ it('opencode and codex get files of their own kind, which --restore removes if t
     provider: {
       otela: {
         options: { baseURL: `${gateway}/v1`, apiKey: `{file:${join(home, 'otela/key')}}` },
-        models: { 'org/coder': { limit: { context: 32_768 }, modalities: { input: ['text', 'image'] } }, small: {} },
+        models: { 'org/coder': { limit: { context: 131_072 }, modalities: { input: ['text', 'image'] } }, small: {} },
       },
     },
   });
   const profile = await readFile(join(home, 'codex/otela.config.toml'), 'utf8');
-  expect(profile).toContain('model_context_window = 32768');
+  expect(profile).toContain('model_context_window = 131072');
   expect(profile).toContain('args = ["token"]');
   expect(profile).not.toContain(KEY);
   for (const name of ['opencode', 'codex']) expect((await otela('launch', name, '--restore')).code).toBe(0);
