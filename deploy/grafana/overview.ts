@@ -178,6 +178,18 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         expr: 'sum by (instance, state) (otela_agent_engine_requests{job="otela-agent"})',
         legend: '{{instance}} {{state}}',
       }),
+      graph('GPUs in use, by agent', 'percentunit', {
+        expr: 'avg by (instance) (otela_agent_gpu_use_ratio{job="otela-agent"})',
+        legend: '{{instance}}',
+      }),
+      graph('GPU power, by agent', 'watt', {
+        expr: 'sum by (instance) (otela_agent_gpu_power_watts{job="otela-agent"})',
+        legend: '{{instance}}',
+      }),
+      graph('Hottest GPU, by agent', 'celsius', {
+        expr: 'max by (instance) (otela_agent_gpu_temperature_celsius{job="otela-agent"})',
+        legend: '{{instance}}',
+      }),
       graph("Agents' memory", 'bytes', {
         expr: 'otela_agent_resident_memory_bytes{job="otela-agent"}',
         legend: '{{instance}}',
