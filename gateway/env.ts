@@ -1,5 +1,7 @@
 /** Bindings and environment settings of the gateway. Members with `?` may be missing; all others are always set. */
+import type { DrizzleD1Database } from 'drizzle-orm/d1';
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
+import type { SqlFragments } from './accounts/sql-fragments.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/leases/batch-queue-object.ts';
 import type { CircuitObject } from './circuit/circuit-object.ts';
@@ -34,12 +36,15 @@ interface Institution {
 }
 
 export interface Env extends IssuerEnvironment {
-  DB: D1Database;
+  DB: D1Database & {
+    /** If the accounts are in PostgreSQL: its queries and the SQL that it writes differently. */
+    readonly dialect?: { readonly queries: DrizzleD1Database; readonly fragments: SqlFragments };
+  };
   /**
    * Another connection to the database of DB, for long queries: these queries do not block other requests. Absent:
    * reports use DB.
    */
-  REPORTS?: D1Database;
+  REPORTS?: Env['DB'];
   TUNNEL: ObjectNamespace<TunnelObject>;
   REGISTRY: ObjectNamespace<RegistryObject>;
   /**

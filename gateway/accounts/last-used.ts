@@ -2,10 +2,14 @@
  * Records when each key was last used. The times are written in batches in the background, so no request waits for the
  * write.
  */
+import { sql } from 'drizzle-orm';
 import { isRecent } from '../../shared/timing/is-recent.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
 import type { Account } from './account.ts';
+import { apiKeys } from './account-tables.ts';
+import { database } from './database.ts';
+import { sqlFragments } from './sql-fragments.ts';
 
 /** An isolate writes at most once in this interval. */
 const FLUSH_MS = 60_000;
@@ -37,14 +41,17 @@ export function recordLastUse(
  * key, which may be days later.
  */
 async function flush(env: Pick<Env, 'DB'>, due: [keyId: string, at: number][]): Promise<void> {
-  const write = env.DB.prepare(`UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), used.value)
-    FROM json_each(?) AS used WHERE api_keys.id = used.key`);
+  const db = database(env);
+  const { greatest, jsonMembers } = sqlFragments(env);
+  const lastUsedAt = greatest(sql`coalesce(${apiKeys.lastUsedAt}, 0)`, sql`cast(used.value AS bigint)`);
   for (let from = 0; from < due.length; from += BATCH) {
     const times = Object.fromEntries(due.slice(from, from + BATCH));
     // A failed write is ignored: the key's next use is recorded instead, and nothing depends on the time.
-    await write
-      .bind(JSON.stringify(times))
-      .run()
+    await db
+      .update(apiKeys)
+      .set({ lastUsedAt })
+      .from(jsonMembers(JSON.stringify(times), 'used'))
+      .where(sql`${apiKeys.id} = used.key`)
       .catch(() => {});
   }
 }

@@ -7,6 +7,7 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import type { Env } from '../env.ts';
 import { apiKeys, auditLog, deviceLogins, memberLimits, projectMembers, users } from './account-tables.ts';
 import { database, queryOrUnavailable } from './database.ts';
+import { sqlFragments } from './sql-fragments.ts';
 
 export const OWN_KEYS_MAX = 50;
 
@@ -37,9 +38,11 @@ type Key = typeof apiKeys.$inferSelect;
  */
 export function isUnchanged(key: Key): SQL<boolean> {
   const { lastUsedAt: _, ...columns } = getTableColumns(apiKeys);
-  const same = Object.entries(columns).map(
-    ([name, column]) => sql`${column} IS ${sql.param(key[name as keyof typeof columns], column)}`,
-  );
+  const same = Object.entries(columns).map(([name, column]) => {
+    // PostgreSQL compares JSON only as text.
+    const stored = column.dataType === 'json' ? sql`cast(${column} AS text)` : column;
+    return sql`${stored} IS NOT DISTINCT FROM ${sql.param(key[name as keyof typeof columns], column)}`;
+  });
   return sql<boolean>`EXISTS (SELECT 1 FROM ${apiKeys} WHERE ${and(...same)})`;
 }
 
@@ -66,14 +69,16 @@ export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
  * them to the batch that removes the user from the project.
  */
 export function leaveProject(
-  db: ReturnType<typeof database>,
+  env: Pick<Env, 'DB'>,
   { userId, projectId }: { userId: string; projectId: string },
   { actor, now }: { actor: string; now: number },
 ): BatchItem<'sqlite'>[] {
+  const db = database(env);
+  const fragments = sqlFragments(env);
   const working = and(eq(apiKeys.userId, userId), eq(apiKeys.projectId, projectId), isNull(apiKeys.revokedAt));
   const { id, name } = apiKeys;
-  const before = sql`json_object('name', ${name}, 'user_id', ${userId}, 'project_id', ${projectId})`;
-  const lines = sql`SELECT NULL, ${now}, ${actor}, 'key.revoke', ${id}, ${before}, NULL FROM ${apiKeys} WHERE ${working}`;
+  const before = fragments.jsonObject({ name, user_id: userId, project_id: projectId });
+  const lines = sql`SELECT ${fragments.newAuditId}, ${now}, ${actor}, 'key.revoke', ${id}, ${before}, NULL FROM ${apiKeys} WHERE ${working}`;
   return [
     db.insert(auditLog).select(lines),
     db.update(apiKeys).set({ revokedAt: now }).where(working),

@@ -92,7 +92,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
   // Access requests that were decided long ago are only in the audit log.
-  const asker = sql`${auditLog.after} ->> '$.user_id'`;
+  const asker = sql`${auditLog.after} ->> 'user_id'`;
   const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
   const statements = [
     db

@@ -74,7 +74,7 @@ export function bytesIfBelowQuota(
 ): SQL<number> {
   const taken = takers(env, owner, now);
   const [stored, declared] = taken.bytes;
-  return sql<number>`CASE WHEN (${stored}) + (${declared}) + ${bytes} <= ${limits.bytes} AND ${fewFiles(taken, limits)} THEN ${bytes} END`;
+  return sql<number>`CASE WHEN (${stored}) + (${declared}) + ${bytes} <= ${limits.bytes} AND ${fewFiles(taken, limits)} THEN cast(${bytes} AS bigint) END`;
 }
 
 function fewFiles({ count: [whole, begun, parts] }: ReturnType<typeof takers>, limits: Limits): SQL {
@@ -103,7 +103,7 @@ export function bytesIfUploadOpen(
     .select({ bytes: uploads.bytes })
     .from(uploads)
     .where(and(eq(uploads.id, uploadId), eq(uploads.status, 'pending')));
-  return sql<number>`CASE WHEN (${taken}) + ${bytes} <= (${declared}) AND (${parts}) < ${PARTS_MAX} AND ${fewFiles(takers(env, owner, now), limits)} THEN ${bytes} END`;
+  return sql<number>`CASE WHEN (${taken}) + ${bytes} <= (${declared}) AND (${parts}) < ${PARTS_MAX} AND ${fewFiles(takers(env, owner, now), limits)} THEN cast(${bytes} AS bigint) END`;
 }
 
 /** @returns the owner's remaining bytes @throws ApiError 429 */

@@ -100,11 +100,7 @@ fileRoutes.delete('/:id', async (c) => {
   const users = await queryOrUnavailable(
     database(c.env).$count(
       batches,
-      and(
-        eq(batches.owner, owner),
-        eq(batches.open, true),
-        eq(sql`json_extract(${batches.summary}, '$.input_file_id')`, id),
-      ),
+      and(eq(batches.owner, owner), eq(batches.open, true), eq(sql`${batches.summary} ->> 'input_file_id'`, id)),
     ),
   );
   if (users > 0) throw new ApiError('conflict', 'A batch reads this file: wait for its end, or cancel it.');

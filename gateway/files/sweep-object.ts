@@ -73,7 +73,7 @@ export class FileSweepObject extends GatewayObject {
   /** Deletes expired files, except those that a batch reads, which are deleted after its end. */
   async #expireFiles(store: FileStore): Promise<void> {
     const db = database(this.env);
-    const input = sql<string>`json_extract(${batches.summary}, '$.input_file_id')`;
+    const input = sql<string>`${batches.summary} ->> 'input_file_id'`;
     const read = db.select({ id: input }).from(batches).where(eq(batches.open, true));
     const expired = await queryOrUnavailable(
       db

@@ -1,8 +1,9 @@
 /**
  * Usage totals in D1 by day, project, user, key, model and provider. Rows are added in batches; each batch counts once.
  */
-import { eq, sql } from 'drizzle-orm';
+import { and, eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
+import { sqlFragments } from '../accounts/sql-fragments.ts';
 import type { Env } from '../env.ts';
 import type { UsageRow } from './usage-row.ts';
 import { usageBatches, usageTotals } from './usage-tables.ts';
@@ -77,6 +78,15 @@ export function totalKey({ day, project, user, key, model, provider }: UsageTota
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
+const PRIMARY_KEY = [
+  usageTotals.day,
+  usageTotals.project,
+  usageTotals.user,
+  usageTotals.key,
+  usageTotals.model,
+  usageTotals.provider,
+];
+
 /** Totals per statement: D1 binds at most 100 values, and each total has 20. */
 const PER_STATEMENT = 5;
 
@@ -100,15 +110,8 @@ export async function addToTotals(
         .insert(usageTotals)
         .values(totals.slice(from, from + PER_STATEMENT))
         .onConflictDoUpdate({
-          target: [
-            usageTotals.day,
-            usageTotals.project,
-            usageTotals.user,
-            usageTotals.key,
-            usageTotals.model,
-            usageTotals.provider,
-          ],
-          set: sums(),
+          target: PRIMARY_KEY,
+          set: sums(env),
         }),
     );
   }
@@ -124,22 +127,31 @@ export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promis
 
 /** Removes a user from the totals of a day. Sums of projects and providers stay the same. Atomic. */
 export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
-  const columns = COUNTERS.map((name) => usageTotals[name].name);
-  const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);
-  const add = columns.map((name) => `${name} = min(${name} + excluded.${name}, ${SUM_MAX})`);
-  const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
-    SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
-    GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
-  // drizzle is not used here, because its batches accept only statements that drizzle built.
-  const said = [fold, 'DELETE FROM usage_totals WHERE user = ?1 AND day = ?2'];
-  await env.DB.batch(said.map((text) => env.DB.prepare(text).bind(user, day)));
+  const db = database(env);
+  const { least, total } = sqlFragments(env);
+  const t = usageTotals;
+  const counts = COUNTERS.map((name) => least(total(t[name]), sql.raw(String(SUM_MAX))));
+  const theirs = and(eq(t.user, user), eq(t.day, day));
+  // The columns have the order of the table.
+  const folded = sql`SELECT ${t.day}, ${t.project}, '', '', ${t.model}, ${t.provider}, ${sql.join(counts, sql`, `)}
+    FROM ${t} WHERE ${theirs} GROUP BY ${t.day}, ${t.project}, ${t.model}, ${t.provider}`;
+  await db.batch([
+    db
+      .insert(t)
+      .select(folded)
+      .onConflictDoUpdate({ target: PRIMARY_KEY, set: sums(env) }),
+    db.delete(t).where(theirs),
+  ]);
 }
 
-function sums() {
+function sums(env: Pick<Env, 'DB'>) {
   return Object.fromEntries(
     COUNTERS.map((name) => {
       const column = usageTotals[name];
-      return [name, sql`min(${column} + excluded.${sql.identifier(column.name)}, ${sql.raw(String(SUM_MAX))})`];
+      return [
+        name,
+        sqlFragments(env).least(sql`${column} + excluded.${sql.identifier(column.name)}`, sql.raw(String(SUM_MAX))),
+      ];
     }),
   );
 }

@@ -51,7 +51,7 @@ export async function syncMemberships(
   // Keys are revoked before memberships are deleted. If this function stops halfway, the next sign-in still finds the
   // membership and revokes the remaining keys.
   const writes = [...left].map((projectId) =>
-    leaveProject(db, { userId: user.id, projectId }, { actor: 'login', now }),
+    leaveProject(env, { userId: user.id, projectId }, { actor: 'login', now }),
   );
   for (const { id, projectId, lead } of lapsed)
     writes.push([

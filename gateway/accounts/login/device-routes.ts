@@ -207,9 +207,10 @@ async function makeKey(
     db.insert(auditLog).values({ at: now, actor: userId, action, object, after: { name, project_id: projectId } });
   // The statement itself checks this, because another request may revoke the approving key, or remove the user from the
   // project, at this moment.
-  const may = parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`1` : isMemberOf(userId, projectId);
+  const may =
+    parent !== undefined ? isUnchanged(parent) : projectId === null ? sql`true` : isMemberOf(userId, projectId);
   const approved = eq(deviceLogins.hash, approval);
-  const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND ${deviceLogins.denied} = 0)`;
+  const stands = sql`EXISTS (SELECT 1 FROM ${deviceLogins} WHERE ${approved} AND NOT ${deviceLogins.denied})`;
   const named = nameIfBelowLimit(sql<string>`CASE WHEN ${stands} AND ${may} THEN ${name} END`, userId, now);
   const made = db.insert(apiKeys).values({ ...row, name: named });
   const replaced = before.flatMap(({ id }) => [

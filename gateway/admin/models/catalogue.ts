@@ -2,7 +2,6 @@
  * The catalog as operators edit it: a model's owner, its access list, whether a node should always serve it, and its
  * end.
  */
-import { sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { type Account, mayUseModel } from '../../accounts/account.ts';
@@ -10,6 +9,7 @@ import { database } from '../../accounts/database.ts';
 import { CATALOGUE_MAX, readGatewaySettings } from '../../accounts/gateway-settings.ts';
 import { hasAccess } from '../../accounts/model-access.ts';
 import { catalogue } from '../../accounts/model-tables.ts';
+import { sqlFragments } from '../../accounts/sql-fragments.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { isoTime, listSchema } from '../field-schemas.ts';
@@ -168,11 +168,9 @@ export function extendAccessLists(
   next: string,
 ) {
   const { access } = catalogue;
-  const more = sql`json_insert(${access}, '$[#]', ${next})`;
-  const former = old.rotatedFrom ?? '';
-  const list = sql<string[]>`(SELECT json_group_array(value) FROM json_each(${more}) WHERE value <> ${former})`;
-  const listed = sql`EXISTS (SELECT 1 FROM json_each(${access}) WHERE value = ${old.id})`;
-  return database(env).update(catalogue).set({ access: list }).where(listed);
+  const { jsonListHas, jsonListWith } = sqlFragments(env);
+  const list = jsonListWith(access, next, old.rotatedFrom ?? '');
+  return database(env).update(catalogue).set({ access: list }).where(jsonListHas(access, old.id));
 }
 
 function msOf(text: string | null): number | null {

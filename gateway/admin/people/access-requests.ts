@@ -9,6 +9,7 @@ import { accessRequests, projectMembers, users } from '../../accounts/account-ta
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { catalogue } from '../../accounts/model-tables.ts';
 import { newId } from '../../accounts/secrets.ts';
+import { sqlFragments } from '../../accounts/sql-fragments.ts';
 import { CONTROL_FREE } from '../../http/common-schemas.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { applyChange, createOnce } from '../apply-change.ts';
@@ -241,7 +242,7 @@ async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, mode
       `The access list of that model already has ${ACCESS_MAX} entries: give access to a project instead.`,
     );
   // The statement itself appends to the stored list, so that two concurrent approvals do not overwrite each other.
-  const access = sql<string[]>`json_insert(${catalogue.access}, '$[#]', ${userId})`;
+  const access = sqlFragments(env).jsonListWith(catalogue.access, userId, '');
   return entry.access.includes(userId) ? [] : [db.update(catalogue).set({ access, updatedAt: now }).where(mine)];
 }
 

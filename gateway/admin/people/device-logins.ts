@@ -144,7 +144,8 @@ async function projectOf(
  * @throws ApiError 403
  */
 async function requireUnlimited({ env }: AdminCall<unknown>, keyId: string): Promise<void> {
-  const free = or(isNull(apiKeys.limits), eq(apiKeys.limits, {}));
+  // PostgreSQL compares JSON only as text.
+  const free = or(isNull(apiKeys.limits), eq(sql`cast(${apiKeys.limits} AS text)`, '{}'));
   const [row] = await queryOrUnavailable(
     database(env)
       .select({ id: apiKeys.id })

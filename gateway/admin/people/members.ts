@@ -256,7 +256,7 @@ async function deleteMember(call: AdminCall): Promise<object> {
   const [person] = await queryOrUnavailable(
     db.select({ home: users.projectId }).from(users).where(eq(users.id, userId)),
   );
-  const ends = person?.home === projectId ? [] : leaveProject(db, { userId, projectId }, call);
+  const ends = person?.home === projectId ? [] : leaveProject(env, { userId, projectId }, call);
   await applyChange(call, [gone, ...ends], {
     action: 'member.delete',
     object: projectId,

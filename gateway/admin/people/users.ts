@@ -170,7 +170,7 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const { projectId } = row;
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;
-  const ends = leaves ? leaveProject(db, { userId: row.id, projectId }, call) : [];
+  const ends = leaves ? leaveProject(env, { userId: row.id, projectId }, call) : [];
   const after = view({ ...row, ...set });
   await applyChange(call, [update, ...ends, ...out], {
     action: 'user.update',

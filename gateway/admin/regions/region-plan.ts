@@ -89,9 +89,10 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
       after: { planner: body.planner },
     });
   const value: StoredPlan = { ...body, taken_at: now, expires_at: now + body.holds_ms };
-  const stored = (path: string) => sql`json_extract(${settings.value}, ${path})`;
-  const mayTake = sql`${stored('$.expires_at')} <= ${now} OR ${stored('$.expires_at')} > ${now + PLAN_HOLDS_MAX_MS}
-    OR (${stored('$.planner')} = ${body.planner} AND ${stored('$.sequence')} < ${body.sequence})`;
+  const expiresAt = sql`cast(${settings.value} ->> 'expires_at' AS bigint)`;
+  const sequence = sql`cast(${settings.value} ->> 'sequence' AS bigint)`;
+  const mayTake = sql`${expiresAt} <= ${now} OR ${expiresAt} > ${now + PLAN_HOLDS_MAX_MS}
+    OR (${settings.value} ->> 'planner' = ${body.planner} AND ${sequence} < ${body.sequence})`;
   const set = { value, updatedAt: now };
   const taken = await queryOrUnavailable(
     database(call.env)

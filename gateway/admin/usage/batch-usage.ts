@@ -81,7 +81,7 @@ async function readBatches(call: AdminCall<unknown, z.infer<typeof querySchema>>
       : eq(batches.owner, ownerOf({ projectId: project, userId: undefined, keyId: '' })),
     key === undefined ? undefined : eq(batches.createdBy, key),
     user === undefined ? undefined : ofUser(env, user),
-    model === undefined ? undefined : eq(sql`json_extract(${batches.summary}, '$.model')`, model),
+    model === undefined ? undefined : eq(sql`${batches.summary} ->> 'model'`, model),
     olderThan(batches, query),
   );
   const found = reportDatabase(env)

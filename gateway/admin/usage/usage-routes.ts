@@ -7,6 +7,7 @@ import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { database, queryOrUnavailable, reportDatabase } from '../../accounts/database.ts';
 import { installationSecret } from '../../accounts/installation-secret.ts';
 import { modelSettings } from '../../accounts/model-tables.ts';
+import { sqlFragments } from '../../accounts/sql-fragments.ts';
 import { traceStream } from '../../usage/trace-export.ts';
 import { usageTotals } from '../../usage/usage-tables.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
@@ -116,10 +117,11 @@ async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>):
     const wanted = name === 'day' ? undefined : query[name];
     return wanted === undefined ? [] : [eq(usageTotals[name], wanted)];
   });
+  const { least, greatest, total } = sqlFragments(env);
   const sum = (column: SQLiteColumn) =>
-    sql<number>`cast(min(total(${column}), ${sql.raw(String(Number.MAX_SAFE_INTEGER))}) as integer)`;
+    sql<number>`cast(${least(total(column), sql.raw(String(Number.MAX_SAFE_INTEGER)))} as bigint)`;
   const meanOf = (column: SQLiteColumn, counted: SQLiteColumn) =>
-    sql<number | null>`round(total(${column}) / nullif(total(${counted}), 0))`;
+    sql<number | null>`round(${total(column)} / nullif(${total(counted)}, 0))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await queryOrUnavailable(
@@ -136,7 +138,7 @@ async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>):
         reasoning_tokens: sum(usageTotals.reasoning),
         mean_first_token_ms: meanOf(usageTotals.firstTokenMs, usageTotals.firstTokens),
         mean_engine_first_token_ms: meanOf(usageTotals.engineFirstTokenMs, usageTotals.firstTokens),
-        mean_queue_ms: sql<number>`round(total(${usageTotals.queueMs}) / max(1, total(${usageTotals.requests})))`,
+        mean_queue_ms: sql<number>`round(${total(usageTotals.queueMs)} / ${greatest(1, total(usageTotals.requests))})`,
         mean_total_ms: meanOf(usageTotals.totalMs, usageTotals.timed),
       })
       .from(usageTotals)
