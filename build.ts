@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import type { Plugin as VitePlugin } from 'vite';
-import { pageIsStale, readMigrations } from './gateway/hosts/node/serve/program-files.ts';
+import { pageIsStale, readAllMigrations } from './gateway/hosts/node/serve/program-files.ts';
 import { YOUNG_GENERATION_FLAG } from './gateway/hosts/node/serve/young-generation.ts';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
@@ -111,10 +111,7 @@ async function replace(file: string, text: string, mode = 0o644): Promise<void> 
 
 async function buildGateway(): Promise<void> {
   await mkdir(DIST, { recursive: true });
-  await replace(
-    join(DIST, 'gateway.json'),
-    JSON.stringify({ migrations: await readMigrations(join(ROOT, 'migrations')) }),
-  );
+  await replace(join(DIST, 'gateway.json'), JSON.stringify(await readAllMigrations()));
 }
 
 /** The code of the gateway's other threads, as text in the bundle, so that a program stays one file. */

@@ -9,6 +9,7 @@ export const PARTS = [
   'e2e',
   'conformance',
   'worker',
+  'postgresql',
   'agent',
   'gateway',
   'release',
@@ -96,6 +97,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/node-upgrades': '',
     'standalone/node-write-answer': '',
     'standalone/stream-of-reset-object': '',
+    'postgresql/accounts': 'each query of accounts that two databases write differently',
     'files/batch-bounds': '',
     'files/batch-clock': 'batches over days in virtual time, a crash at any moment: each line is answered once',
     'files/batch-failures': 'stores and objects fail: the batch continues afterwards',
@@ -140,8 +142,12 @@ export const SHORT: Readonly<Record<string, string>> = {
 /** Files of test/conformance that the short form also runs in Cloudflare's runtime. */
 export const SHORT_WORKER: readonly string[] = ['http/answers', 'sdk/openai-sdk', 'registry'];
 
+/** Files of test/conformance that the short form also runs with the accounts in PostgreSQL. */
+export const SHORT_POSTGRES: readonly string[] = ['people'];
+
 /** True if the short form runs `file`, a path from the root, in `part`. */
 export function isShort(part: string, file: string): boolean {
   if (part === 'worker') return SHORT_WORKER.some((name) => file === `test/conformance/${name}.test.ts`);
+  if (part === 'postgresql') return SHORT_POSTGRES.some((name) => file === `test/conformance/${name}.test.ts`);
   return UNITS.has(part) ? !(file in LONG) : file in SHORT;
 }

@@ -1,10 +1,11 @@
-import { drizzle } from 'drizzle-orm/d1';
+import { type DrizzleD1Database, drizzle } from 'drizzle-orm/d1';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
+import { isUnstorableText } from './unstorable-text.ts';
 
-export function database(env: Pick<Env, 'DB'>) {
-  return drizzle(env.DB);
+export function database(env: Pick<Env, 'DB'>): DrizzleD1Database {
+  return env.DB.dialect?.queries ?? drizzle(env.DB);
 }
 
 /** Returns the database for queries that read many rows. On the Node host they run in a separate thread. */
@@ -38,6 +39,8 @@ export async function queryOrUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await query;
   } catch (cause) {
+    if (isUnstorableText(cause))
+      throw new ApiError('invalid_request', 'A text contains the character U+0000, which cannot be stored.', { cause });
     throw new ApiError('server_is_overloaded', 'The account store cannot be reached. Try again shortly.', { cause });
   }
 }

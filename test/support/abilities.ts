@@ -1,6 +1,6 @@
 /** What this machine can run. Tests that need root, Slurm or network namespaces print why they do not run. */
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants, existsSync } from 'node:fs';
+import { accessSync, constants, existsSync, globSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 /** Directories of daemons that an ordinary PATH leaves out. */
@@ -22,6 +22,10 @@ export function which(name: string): string | undefined {
 
 /** The shell without windows needs two thirds of the CPU time of the whole browser, or less. */
 export const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium-headless-shell') ?? which('chromium');
+
+/** Debian's package installs the server's programs outside of PATH. */
+export const POSTGRES = which('postgres') ?? globSync('/usr/lib/postgresql/*/bin/postgres').toSorted().at(-1);
+export const NO_POSTGRES = POSTGRES === undefined ? 'not installed: postgresql' : undefined;
 
 function missing(tools: string[]): string | undefined {
   const absent = tools.filter((tool) => which(tool) === undefined);
@@ -49,6 +53,8 @@ export function cannotRun(project: string): string | undefined {
   switch (project) {
     case 'slurm':
       return notRoot() ?? missing(['slurmctld', 'slurmd', 'sbatch', 'squeue', 'munged', 'setpriv']);
+    case 'postgresql':
+      return NO_POSTGRES;
     case 'browser':
       return CHROMIUM === undefined ? 'not installed: chromium-headless-shell, chromium' : undefined;
     case 'release':

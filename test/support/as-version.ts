@@ -46,6 +46,9 @@ async function install(file: string, text: string): Promise<void> {
   await rename(`${file}.new`, file);
 }
 
+/** Migrations of accounts in PostgreSQL. */
+const POSTGRES_MIGRATIONS = 'gateway/hosts/node/postgresql/migrations';
+
 export async function installAgent(file: string, version: string): Promise<void> {
   await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
 }
@@ -56,7 +59,11 @@ export async function installGateway(file: string, version: string, root = ROOT)
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };
   await install(
     join(dirname(file), 'gateway.json'),
-    JSON.stringify({ migrations: await readMigrations(join(root, 'migrations')) }),
+    JSON.stringify({
+      migrations: await readMigrations(join(root, 'migrations')),
+      // An earlier version has none.
+      postgresMigrations: await readMigrations(join(root, POSTGRES_MIGRATIONS)).catch(() => []),
+    }),
   );
   const plugins = [versioned(version, root)];
   await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }, root));

@@ -44,16 +44,20 @@ export interface Host {
   start(options: HostOptions): RunningHost;
 }
 
-/** `node`: `otela-gateway serve`. `worker`: `wrangler dev`, behind a program with the same flags. */
-const HOST_NAMES = ['node', 'worker'] as const;
+/**
+ * `node`: `otela-gateway serve`. `postgresql`: the same with `--database`. `worker`: `wrangler dev`. The last two are
+ * behind a program with the same flags.
+ */
+const HOST_NAMES = ['node', 'postgresql', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
 /** With this flag the program does not start itself again, which would double its start time. */
-const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FLAG], worker: [] };
+const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FLAG], postgresql: [], worker: [] };
 
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
 const MAINS: Readonly<Record<HostName, string>> = {
   node: GATEWAY_MAIN,
+  postgresql: join(ROOT, 'test/support/postgres-host.ts'),
   worker: join(ROOT, 'test/support/worker-host.ts'),
 };
 

@@ -2,6 +2,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { POSTGRES_FILES } from '../conformance/postgres-files.ts';
 import { WORKER_FILES } from '../conformance/worker-files.ts';
 import { ROOT } from './where.ts';
 
@@ -40,20 +41,22 @@ const WHOLE: ReadonlySet<string> = new Set([
   'research',
   'up',
   'worker',
+  'postgresql',
 ]);
 /** How many times longer `wrangler dev` takes for the same files. */
 const WORKER_SLOWER = 3;
 
-/** The part `worker` runs some files of another project on another host. */
+/** Parts that run some files of the project `conformance` on another host, by the host's name. */
+const OTHER_HOSTS: Readonly<Record<string, readonly string[]>> = { worker: WORKER_FILES, postgresql: POSTGRES_FILES };
+
 export function environmentOf(part: string): { project: string; env: NodeJS.ProcessEnv } {
-  return part === 'worker'
-    ? { project: 'conformance', env: { OTELA_TEST_HOST: 'worker' } }
-    : { project: part, env: {} };
+  return part in OTHER_HOSTS ? { project: 'conformance', env: { OTELA_TEST_HOST: part } } : { project: part, env: {} };
 }
 
 /** All test files of a part. */
 export function filesOf(part: string): string[] {
-  if (part === 'worker') return WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`);
+  const others = OTHER_HOSTS[part];
+  if (others !== undefined) return others.map((file) => `test/conformance/${file}.test.ts`);
   return globSync(`test/${part}/**/*.test.ts`, { cwd: ROOT }).toSorted();
 }
 

@@ -83,7 +83,8 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
-  following: Pick<Replication, 'primaryServer' | 'refusal'>;
+  /** Undefined: this gateway cannot have followers. */
+  following: Pick<Replication, 'primaryServer' | 'refusal'> | undefined;
   offloads: LocalOffloads;
   background: Background;
 }
@@ -216,7 +217,7 @@ export class HttpServer {
     head: FastPathHead,
     response: FastPathResponse,
   ): ConnectionTakeover | undefined {
-    if (this.#options.following.refusal !== undefined || isResourcePath(head.path)) return undefined;
+    if (this.#options.following?.refusal !== undefined || isResourcePath(head.path)) return undefined;
     this.#connections.asks(connection);
     const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
@@ -265,8 +266,10 @@ export class HttpServer {
     // A missing Host header gets a default: HTTP/1.0 does not require it, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    if (path.startsWith(PRIMARY_PATH)) return neverRejects(this.#answerGateway(message, response));
-    const { refusal } = this.#options.following;
+    const { following } = this.#options;
+    if (following !== undefined && path.startsWith(PRIMARY_PATH))
+      return neverRejects(this.#answerGateway(message, response, following.primaryServer));
+    const refusal = following?.refusal;
     if (refusal !== undefined && isPathBelow('/v1/', message.url)) return refuse(response, refusal);
     if (message.method === 'POST' && MODEL_PATH.test(path) && !isResourcePath(path))
       neverRejects(this.#answerModelRequest(message, response, path));
@@ -278,8 +281,11 @@ export class HttpServer {
   }
 
   /** Answers a request of another gateway of the institution. */
-  async #answerGateway(message: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { primaryServer: primary } = this.#options.following;
+  async #answerGateway(
+    message: IncomingMessage,
+    response: ServerResponse,
+    primary: Replication['primaryServer'],
+  ): Promise<void> {
     if (primary === undefined) return refuse(response, 'This gateway is starting.');
     await primary.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }

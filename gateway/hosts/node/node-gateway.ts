@@ -24,14 +24,13 @@ import { RegistryObject } from '../../registry/registry-object.ts';
 import { setLoadedPolicies } from '../../routing/custom-policies.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
-import { D1, migrateDatabase } from './d1.ts';
+import type { AccountsFile, AccountsStore } from './accounts-store.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
 import { Replication } from './replication/replication.ts';
 import type { GatewayIdentity } from './replication/signed-request.ts';
 import { ReportReads } from './reports/report-reads.ts';
-import { Database } from './sqlite.ts';
 
 /** Minimum interval between two log lines about the same kind of fault of an operator's policy. */
 const LOG_INTERVAL_MS = 60_000;
@@ -102,17 +101,16 @@ const CLASSES = {
 export interface NodeGatewayOptions {
   /** Directory of the objects' files: an existing absolute path. */
   objects: string;
-  /** Path of the accounts' file: absolute; created if missing. */
-  accounts: string;
+  /** The accounts: in a file, or in PostgreSQL. The gateway closes them. */
+  accounts: AccountsFile | AccountsStore;
   assets: string;
   files: FileStore;
-  migrations: readonly { name: string; statements: readonly string[] }[];
   /** Settings and secrets from the environment; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
   /** Policies from the file of `--policy`. */
   policies: readonly Policy[];
-  /** What this gateway needs to be a primary or follower of its institution. */
+  /** What this gateway needs to be a primary or follower of its institution, if its accounts are in a file. */
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
   log(line: string): void;
 }
@@ -121,18 +119,19 @@ interface GatewayParts {
   stopping: AbortController;
   server: HttpServer;
   host: ObjectHost;
-  accounts: Database;
+  accounts: AccountsStore;
   reports: ReportReads;
-  following: Replication;
+  following: Replication | undefined;
 }
 
 export class NodeGateway {
   readonly #stopping: AbortController;
   readonly #server: HttpServer;
   readonly #host: ObjectHost;
-  readonly #accounts: Database;
+  readonly #accounts: AccountsStore;
   readonly #reports: ReportReads;
-  readonly following: Replication;
+  /** Undefined if the accounts are in PostgreSQL, which are not replicated to followers. */
+  readonly following: Replication | undefined;
 
   private constructor({ stopping, server, host, accounts, reports, following }: GatewayParts) {
     this.#stopping = stopping;
@@ -145,14 +144,13 @@ export class NodeGateway {
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
     enableTurnClock(startInterval);
-    const { objects, accounts, assets, files, migrations, settings, tls, log } = options;
-    const database = new Database(accounts);
-    migrateDatabase(database, migrations);
-    const d1 = new D1(database);
-    const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
+    const { objects, accounts, assets, files, settings, tls, log } = options;
+    const hours = join(objects, 'USAGE');
+    const file = 'file' in accounts ? accounts.file : undefined;
+    const reports = new ReportReads(hours);
     const offloads = new LocalOffloads();
     const stopping = new AbortController();
-    const following = new Replication({ ...options.following, hours: join(objects, 'USAGE'), accounts: database, log });
+    const following = file && new Replication({ ...options.following, hours, accounts: file, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const own = {
       limits: host.namespace<LimitsObject>('LIMITS'),
@@ -161,12 +159,12 @@ export class NodeGateway {
     };
     const env: Env = {
       ...settings,
-      DB: d1 as unknown as Env['DB'],
-      REPORTS: reports.accounts(d1) as unknown as Env['DB'],
+      DB: accounts.db,
+      REPORTS: accounts.reports ?? (file === undefined ? accounts.db : reports.accounts(file.path, accounts.db)),
       TUNNEL: host.namespace<TunnelObject>('TUNNEL'),
       REGISTRY: own.registry,
-      LIMITS: following.limits(own.limits),
-      USAGE: reports.hours(following.usage(own.usage)),
+      LIMITS: following?.limits(own.limits) ?? own.limits,
+      USAGE: reports.hours(following?.usage(own.usage) ?? own.usage),
       QUEUE: host.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: host.namespace<BatchObject>('BATCH'),
@@ -180,14 +178,14 @@ export class NodeGateway {
       PROCESS_ID: crypto.randomUUID(),
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
-      INSTITUTION: following,
+      ...(following && { INSTITUTION: following }),
     };
     const waitUntil = (work: Promise<unknown>) =>
       work.catch((error: unknown) => log(`background task failed: ${error}`));
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
-    following.start(own);
-    return new NodeGateway({ stopping, server, host, accounts: database, reports, following });
+    following?.start(own);
+    return new NodeGateway({ stopping, server, host, accounts, reports, following });
   }
 
   /** Resolves to the port. */
@@ -204,9 +202,9 @@ export class NodeGateway {
   async close(drainMs: number): Promise<void> {
     this.#stopping.abort();
     await this.#server.close(drainMs);
-    await this.following.close();
+    await this.following?.close();
     await this.#reports.close();
     this.#host.close();
-    this.#accounts.close();
+    await this.#accounts.close();
   }
 }

@@ -33,7 +33,7 @@ async function opened() {
   const host = new ObjectHost({ directory, classes: { USAGE: UsageObject }, env: () => env, log: () => {} });
   const accounts = new Database(join(directory, 'accounts.sqlite'));
   accounts.script('CREATE TABLE totals (n INTEGER); INSERT INTO totals VALUES (1), (2), (3)');
-  const reports = new ReportReads({ accounts: accounts.path, hours: join(directory, 'USAGE') });
+  const reports = new ReportReads(join(directory, 'USAGE'));
   closings.push(
     () => host.close(),
     () => accounts.close(),
@@ -46,7 +46,7 @@ async function opened() {
     reports,
     objects,
     hours: reports.hours(objects),
-    d1: reports.accounts(new D1(accounts)),
+    d1: reports.accounts(accounts.path, new D1(accounts) as unknown as Env['DB']),
   };
 }
 

@@ -14,6 +14,7 @@ import {
 import { CommandError } from '../../../command-error.ts';
 import { layoutOf } from '../data/directory-version.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
+import { refuseBound } from '../postgresql/database-binding.ts';
 import { concurrentCopiesMax, copyDatabases, copyKeys, databasesOf } from './copy-databases.ts';
 import { linkFiles } from './link-files.ts';
 import { BACKUP_FORM, type BackupManifest, backupManifestSchema, MANIFEST, sha256Of } from './manifest.ts';
@@ -125,6 +126,7 @@ async function pack(manifest: BackupManifest, copies: string, target: string): P
 async function gatewayData(directory: string): Promise<{ data: string; layout: number }> {
   const data = await realpath(directory).catch(() => directory);
   const layout = layoutOf(data);
+  refuseBound(data, 'Back up both while the gateway is stopped: docs/postgresql.md.');
   if (layout !== undefined && (await exists(join(data, 'admin.key')))) return { data, layout };
   throw new CommandError(`${directory} contains no data of a gateway; give its data directory with --data`);
 }

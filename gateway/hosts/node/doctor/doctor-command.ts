@@ -37,7 +37,7 @@ Exit code: 0 if nothing prevents the gateway from running (warnings are allowed)
 
 async function doctorCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, FLAGS);
-  const { data, host, port, tls } = serveOptions(values);
+  const { data, host, port, tls, database } = serveOptions(values);
   const path = await realpath(data).catch(() => data);
   const publicUrl = values['public-url'] ?? publicUrlOf(path);
   const { running, findings } = await checkDirectory(path);
@@ -50,10 +50,17 @@ async function doctorCommand(args: readonly string[]): Promise<number> {
     ...(tls === undefined ? [] : await checkTls(tls, publicUrl, Date.now())),
     ...(await checkClock(path, Date.now())),
     checkOpenFiles(),
+    ...(database === undefined ? [] : await checkDatabaseOf(database)),
     ...(publicUrl === undefined ? [] : [await checkPublicUrl(publicUrl)]),
   );
   print(findings, values.json);
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_FAILED : EXIT_DONE;
+}
+
+/** Imported only here, so that other checks do not load the driver. */
+async function checkDatabaseOf(database: string): Promise<CheckResult[]> {
+  const { checkDatabase } = await import('./database-checks.ts');
+  return checkDatabase(database, Date.now);
 }
 
 function publicUrlOf(path: string): string | undefined {

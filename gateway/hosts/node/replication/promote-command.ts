@@ -7,6 +7,7 @@ import {
   parseLine,
   UsageError,
 } from '../../../../shared/command-line/index.ts';
+import { refuseBound } from '../postgresql/database-binding.ts';
 import { promote } from './promote.ts';
 
 const FLAGS = {
@@ -33,6 +34,7 @@ after the split are not merged; they are listed in its DATA/split-EPOCH.jsonl.`,
     const { values } = parseLine(args, FLAGS);
     if (values.url === undefined || !URL.canParse(values.url))
       throw new UsageError('promote needs --url: the address of this gateway');
+    refuseBound(values.data, 'Such a gateway has no followers.');
     const rootKey = values['root-key'];
     const done = await promote({ data: values.data, url: values.url, ...(rootKey === undefined ? {} : { rootKey }) });
     console.log(

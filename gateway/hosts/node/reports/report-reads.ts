@@ -1,19 +1,12 @@
 /** Reads the accounts and hourly records for reports on a separate thread. */
 import { join } from 'node:path';
+import type { Env } from '../../../env.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
 import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { HOUR_READS } from '../../../usage/hour/hour-records-reader.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
-import type { D1 } from '../d1.ts';
 import { fileName } from '../object-file-name.ts';
 import { ReportThread } from './report-thread.ts';
-
-interface ReportFiles {
-  /** Path of the accounts' file. */
-  accounts: string;
-  /** Directory of the hours' files. */
-  hours: string;
-}
 
 /** The part of D1 that a report needs. */
 interface Statement {
@@ -23,11 +16,12 @@ interface Statement {
 }
 
 export class ReportReads {
-  readonly #files: ReportFiles;
+  readonly #hours: string;
   readonly #thread = new ReportThread();
 
-  constructor(files: ReportFiles) {
-    this.#files = files;
+  /** @param hours directory of the hours' files */
+  constructor(hours: string) {
+    this.#hours = hours;
   }
 
   /** Returns hour objects that read on the thread; all other calls go to the objects. */
@@ -35,7 +29,7 @@ export class ReportReads {
     return {
       getByName: (name) => {
         const stub = objects.getByName(name);
-        const file = join(this.#files.hours, fileName(name));
+        const file = join(this.#hours, fileName(name));
         const reads = HOUR_READS.map((method) => {
           const here = (...args: unknown[]) => Reflect.apply(stub[method], stub, args) as Promise<unknown>;
           const read = (...args: unknown[]) =>
@@ -47,8 +41,8 @@ export class ReportReads {
     };
   }
 
-  accounts(d1: D1): { prepare(query: string): Statement } {
-    const file = this.#files.accounts;
+  /** Returns the accounts in `file`, read on the thread. */
+  accounts(file: string, d1: Env['DB']): Env['DB'] {
     const statement = (query: string, bindings: readonly unknown[]): Statement => ({
       bind: (...given) => statement(query, given),
       all: () =>
@@ -66,7 +60,7 @@ export class ReportReads {
             .raw(),
         ),
     });
-    return { prepare: (query) => statement(query, []) };
+    return { prepare: (query: string) => statement(query, []) } as unknown as Env['DB'];
   }
 
   close(): Promise<void> {

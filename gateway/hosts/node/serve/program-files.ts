@@ -15,9 +15,13 @@ interface Migration {
   statements: string[];
 }
 
+const migrationsSchema = z.array(z.object({ name: z.string(), statements: z.array(z.string()) }));
+
 /** The content of dist/gateway.json, which build.ts creates. */
 const manifestSchema = z.object({
-  migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
+  /** Migrations of accounts in a file or in D1. */
+  migrations: migrationsSchema,
+  postgresMigrations: migrationsSchema,
   /** In a release: the public keys that must have signed the releases of agents. */
   releaseKeys: z.array(z.string()).optional(),
 });
@@ -42,7 +46,7 @@ export async function loadProgramFiles(): Promise<ProgramFiles> {
 
 /** Returns the manifest without building the dashboard. */
 export async function loadManifest(): Promise<z.infer<typeof manifestSchema>> {
-  if (IN_CLONE) return { migrations: await readMigrations(join(ROOT, 'migrations')) };
+  if (IN_CLONE) return readAllMigrations();
   return manifestSchema.parse(JSON.parse(await readFile(join(ROOT, 'dist/gateway.json'), 'utf8')));
 }
 
@@ -55,6 +59,15 @@ export async function dashboardDirectory(): Promise<string> {
 /** In a clone: true if a source of the dashboard is newer than its build, or if there is no build. */
 export async function pageIsStale(): Promise<boolean> {
   return (await newest(join(PAGE, 'index.html'))) <= (await newestOf(PAGE_SOURCES));
+}
+
+/** Reads the migrations of both kinds of databases from the sources. */
+export async function readAllMigrations(): Promise<Pick<ProgramFiles, 'migrations' | 'postgresMigrations'>> {
+  const [migrations, postgresMigrations] = await Promise.all([
+    readMigrations(join(ROOT, 'migrations')),
+    readMigrations(join(ROOT, 'gateway/hosts/node/postgresql/migrations')),
+  ]);
+  return { migrations, postgresMigrations };
 }
 
 export async function readMigrations(directory: string): Promise<Migration[]> {

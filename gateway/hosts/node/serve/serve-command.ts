@@ -35,6 +35,10 @@ export const SERVE_FLAGS = {
     help: 'output of `issuer delegate`; required at the first start of a follower',
   },
   policy: { value: 'FILE.ts', takes: 'file', help: 'file with your own routing policies: docs/routing.md' },
+  database: {
+    value: 'postgres://…',
+    help: 'PostgreSQL database for the accounts; default: a file in DATA. PGPASSWORD: its password',
+  },
   'max-stale': {
     default: '24h',
     value: 'TIME',
@@ -76,6 +80,11 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
   if (values.follow !== undefined && values.url === undefined)
     throw new UsageError('--follow needs --url: the address at which agents and the primary reach this gateway');
   const identity = values.identity === undefined ? {} : { identity: values.identity };
+  const database = values.database === undefined ? {} : { database: postgresUrl(values.database) };
+  if (values.database !== undefined && values.follow !== undefined)
+    throw new UsageError(
+      '--database and --follow exclude each other: accounts in PostgreSQL are not copied to followers',
+    );
   const policy = values.policy === undefined ? {} : { policy: values.policy };
   const maxStaleMs = staleMs(values['max-stale']);
   return {
@@ -89,6 +98,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     ...follow,
     ...identity,
     ...policy,
+    ...database,
   };
 }
 
@@ -97,6 +107,13 @@ function httpUrl(flag: string, text: string): string {
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '' || url.hash !== '')
     throw new UsageError(`${flag} ${text} is not an http or https URL`);
   return url.href.replace(/\/$/, '');
+}
+
+/** The error does not contain the URL, which may contain a password. */
+function postgresUrl(text: string): string {
+  if (!/^postgres(?:ql)?:\/\/\S+$/.test(text))
+    throw new UsageError('--database is not a URL such as postgres://USER@HOST/NAME');
+  return text;
 }
 
 function staleMs(text: string): number {

@@ -16,6 +16,7 @@ import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment-checks
 import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { nowS } from '../../../platform/unix-time.ts';
+import { openAccountsFile } from '../accounts-store.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { rethrowDiskError } from '../data/disk-error.ts';
 import { refuseDamaged } from '../data/refuse-damaged.ts';
@@ -24,6 +25,7 @@ import { adoptIdentity, requireIdentity } from '../issuer/delegated-key.ts';
 import { keyNames, openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
 import { fileStoreProblem, openFileStore } from '../open-file-store.ts';
+import { refuseBound } from '../postgresql/database-binding.ts';
 import { resolveRole } from '../replication/resolve-role.ts';
 import { checkReady } from './check-ready.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
@@ -48,11 +50,15 @@ export interface ServeOptions {
   identity?: string;
   /** TypeScript or JavaScript file with the operator's own routing policies. */
   policy?: string;
+  /** URL of the PostgreSQL database with the accounts; absent: a file in the data directory. */
+  database?: string;
   /** How long a follower serves without contact with the primary, in milliseconds. Default: a day. */
   maxStaleMs?: number;
 }
 
 const MAX_STALE_MS = 86_400_000;
+/** Exit status if another process has taken the database. */
+const EXIT_LOST = 1;
 
 interface RunningGateway {
   /** URL of the gateway with its actual port, as printed. */
@@ -123,12 +129,10 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       if (problem !== undefined) log(`files and batches are not available: ${problem}`);
     }),
   );
-  const gateway = await opened(data, {
+  const gateway = await opened(data, () => openAccounts(options, data, program, log), {
     objects: data.objects,
     files,
-    accounts: data.accounts,
     assets: program.assetsDir,
-    migrations: program.migrations,
     settings: { ...settings, ...workerSecrets(issuerFiles), ADMIN_KEY_SHA256: data.adminKeyHash },
     tls,
     policies,
@@ -156,7 +160,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       throw new CommandError(listenError(cause, options).message, { cause });
     });
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
-    await gateway.following.firstCopy().catch((cause: unknown) => {
+    await gateway.following?.firstCopy().catch((cause: unknown) => {
       throw new CommandError(errorText(cause), { cause });
     });
     await checkReady(url, data.adminKey, log);
@@ -172,6 +176,30 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   }
 }
 
+/** @throws CommandError if the database cannot be used, or belongs to another data directory */
+async function openAccounts(
+  { database }: ServeOptions,
+  data: DataDirectory,
+  program: ProgramFiles,
+  log: (line: string) => void,
+): Promise<NodeGatewayOptions['accounts']> {
+  if (database === undefined) {
+    refuseBound(data.path, 'Give its URL with --database.');
+    return openAccountsFile(data.accounts, program.migrations);
+  }
+  // Imported here, so that a gateway without PostgreSQL does not load its driver.
+  const { openPostgresAccounts } = await import('../postgresql/postgres-accounts.ts');
+  return openPostgresAccounts({
+    url: database,
+    data: data.path,
+    migrations: program.postgresMigrations,
+    onLost: (place) => {
+      log(`the gateway with the data directory ${place} has taken the database; this process ends`);
+      process.exit(EXIT_LOST);
+    },
+  });
+}
+
 /** @throws CommandError with the file and line of the error */
 function policiesOf(file: string): Policy[] {
   try {
@@ -183,9 +211,13 @@ function policiesOf(file: string): Policy[] {
 }
 
 /** Opens the gateway. If a database cannot be used, the error names it. */
-async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise<NodeGateway> {
+async function opened(
+  data: DataDirectory,
+  accounts: () => Promise<NodeGatewayOptions['accounts']>,
+  options: Omit<NodeGatewayOptions, 'accounts'>,
+): Promise<NodeGateway> {
   try {
-    return await NodeGateway.open(options);
+    return await NodeGateway.open({ ...options, accounts: await accounts() });
   } catch (error) {
     data.release();
     refuseDamaged(data.path);

@@ -1,0 +1,126 @@
+/**
+ * The tables in PostgreSQL. The tables of accounts, files and usage are derived from the tables of SQLite, so that each
+ * table is declared once. drizzle-kit generates migrations from this file; queries are built with the tables of SQLite.
+ */
+
+import { is, sql } from 'drizzle-orm';
+import {
+  bigint,
+  boolean,
+  customType,
+  index,
+  integer,
+  json,
+  type PgColumnBuilderBase,
+  type PgTable,
+  pgTable,
+  primaryKey,
+  text,
+  uniqueIndex,
+} from 'drizzle-orm/pg-core';
+import { getTableConfig, type IndexColumn, type SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
+import * as accounts from '../../../accounts/account-tables.ts';
+import * as models from '../../../accounts/model-tables.ts';
+import * as files from '../../../files/file-tables.ts';
+import * as usage from '../../../usage/usage-tables.ts';
+
+/** Pages are cut by comparing texts, so both databases must compare bytes. The order of the database's locale is different. */
+const bytewiseText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
+
+function columnOf(column: SQLiteColumn): PgColumnBuilderBase {
+  const { name, notNull, primary, isUnique, uniqueName, hasDefault } = column;
+  const builder = typed(column, name);
+  let built = notNull ? builder.notNull() : builder;
+  if (primary) built = built.primaryKey();
+  if (isUnique) built = built.unique(uniqueName);
+  return hasDefault && column.default !== undefined ? built.default(column.default as never) : built;
+}
+
+function typed(column: SQLiteColumn, name: string) {
+  if (column.dataType === 'boolean') return boolean(name);
+  if (column.dataType === 'json') return json(name);
+  if (column.dataType === 'string') return bytewiseText(name);
+  const whole = bigint(name, { mode: 'number' });
+  return 'autoIncrement' in column && column.autoIncrement === true ? whole.generatedByDefaultAsIdentity() : whole;
+}
+
+function tableOf(table: SQLiteTable): PgTable {
+  const { name, columns, indexes, primaryKeys } = getTableConfig(table);
+  const built = Object.fromEntries(columns.map((column) => [column.name, columnOf(column)]));
+  return pgTable(name, built, (own) => {
+    const named = (column: IndexColumn) => own[(column as SQLiteColumn).name] as never;
+    return [
+      ...indexes.map(({ config }) => {
+        const made = (config.unique ? uniqueIndex : index)(config.name);
+        const [first, ...rest] = config.columns.map(named);
+        const on = made.on(first as never, ...rest);
+        return config.where === undefined ? on : on.where(conditionOf(config.name));
+      }),
+      ...primaryKeys.map((key) => {
+        const [first, ...rest] = key.columns.map((column) => own[column.name] as never);
+        return primaryKey({ columns: [first as never, ...rest] });
+      }),
+    ];
+  });
+}
+
+/** Conditions of partial indexes: SQLite's text compares a boolean with 1. */
+const CONDITIONS: Readonly<Record<string, string>> = {
+  api_keys_revoked: 'revoked_at IS NOT NULL',
+  batches_open: 'open',
+};
+
+/** @throws Error if an index has a condition that is not listed above */
+function conditionOf(name: string) {
+  const condition = CONDITIONS[name];
+  if (condition === undefined) throw new Error(`postgres-tables.ts has no condition for the index ${name}`);
+  return sql.raw(condition);
+}
+
+/** One export for each table, because drizzle-kit reads a module's exports. */
+export const {
+  apiKeys,
+  users,
+  projects,
+  projectMembers,
+  memberLimits,
+  accessRequests,
+  providers,
+  joinTokens,
+  factoryTokens,
+  settings,
+  auditLog,
+  idempotency,
+  sessions,
+  deviceLogins,
+  peers,
+} = each(accounts);
+export const { modelSettings, catalogue, modelCards, modelWeights } = each(models);
+export const { files: storedFiles, deletedFiles, uploads, uploadParts, batches } = each(files);
+export const { usageTotals, usageBatches } = each(usage);
+
+/** The one data directory that uses this database. A single row. */
+export const installation = pgTable('gateway_installation', {
+  one: integer('one').primaryKey().default(1),
+  /** Drawn when the database is first used, and also in the data directory. */
+  id: text('id').notNull(),
+  /** Host and path of the data directory, for messages. */
+  place: text('place').notNull(),
+  /** The process that uses the database. Each start draws another name. */
+  holder: text('holder').notNull(),
+  /** Counts up while the holder runs. */
+  beat: bigint('beat', { mode: 'number' }).notNull().default(0),
+  /** True if the holder ended normally. */
+  left: boolean('left').notNull().default(false),
+});
+
+type TablesOf<M> = { [Name in keyof M as M[Name] extends SQLiteTable ? Name : never]: PgTable };
+
+function each<M extends object>(module: M): TablesOf<M> {
+  const tables = Object.entries(module).filter(([, value]) => isTable(value));
+  return Object.fromEntries(tables.map(([name, table]) => [name, tableOf(table)])) as TablesOf<M>;
+}
+
+function isTable(value: unknown): value is SQLiteTable {
+  return is(value, SQLiteTable);
+}
