@@ -9,9 +9,12 @@ import { roundRobin } from './baselines/round-robin.ts';
 import { smoothed } from './macro/forecast.ts';
 import { smoothingPlanner } from './macro/smoothing-planner.ts';
 import { torta } from './micro/torta.ts';
+import { Cluster } from './simulator/cluster.ts';
 import type { RegionPolicy } from './simulator/policy.ts';
+import { Recorder } from './simulator/recorder.ts';
 import { simulateRegions } from './simulator/simulate.ts';
 import { DEFAULT_LOAD, PoissonTasks, SLOT_S } from './simulator/workload.ts';
+import { largeWorld } from './world/large-world.ts';
 import { TASK_TYPES } from './world/tasks.ts';
 import { buildWorld, type World } from './world/world.ts';
 
@@ -19,6 +22,7 @@ const SLOTS = 480;
 /** Requirements. */
 const [ROUND_ROBIN_LEAST, MICRO_LEAST, DECISION_MOST_S] = [200_000, 30_000, 1];
 const [REGIONS, TASKS, KINDS] = [50, 100_000, 5];
+const [SERVERS, RATE] = [200, 1_000];
 
 const catalogue = loadCatalogue();
 
@@ -47,6 +51,24 @@ function decisionS(): number {
   return (performance.now() - started) / 1e3;
 }
 
+/** A slot of both layers: 50 regions with 200 servers each, 1,000 requests per second. */
+async function slotS(): Promise<number> {
+  const world = largeWorld(REGIONS, SERVERS, catalogue);
+  const cluster = new Cluster(world, new Recorder(world));
+  const policy = torta({ macro: smoothingPlanner(), forecast: smoothed(world) });
+  const tasks = (RATE * SLOT_S) / REGIONS;
+  const arrived = world.topology.regions.map(() => world.models.map(({ share }) => tasks * share));
+  let seconds = 0;
+  // Slot 1 is the first that knows the demand, and solves without a start: once per process, so it is left out.
+  for (let slot = 0; slot < 5; slot++) {
+    cluster.nowS = slot * SLOT_S;
+    const started = performance.now();
+    await policy.slot?.({ slot, slotS: SLOT_S, arrived, routed: arrived }, cluster);
+    if (slot > 1) seconds = Math.max(seconds, (performance.now() - started) / 1e3);
+  }
+  return seconds;
+}
+
 function told(name: string, value: number, met: boolean, asked: string): boolean {
   console.log(
     `${met ? 'met   ' : 'MISSED'} ${name}: ${value.toLocaleString('en', { maximumSignificantDigits: 3 })} (${asked})`,
@@ -69,6 +91,15 @@ held.push(
     `plan of ${REGIONS} regions and ${TASKS} tasks, s`,
     seconds,
     seconds < DECISION_MOST_S,
+    `below ${DECISION_MOST_S}`,
+  ),
+);
+const slot = await slotS();
+held.push(
+  told(
+    `slot of ${REGIONS} regions with ${SERVERS} servers and ${RATE} requests/s, s`,
+    slot,
+    slot < DECISION_MOST_S,
     `below ${DECISION_MOST_S}`,
   ),
 );

@@ -59,6 +59,14 @@ interface TransportPlan {
 const PRICE_MAX = 30;
 /** Usually 5 to 20. */
 const ROUNDS_MAX = 100;
+/** Maximum number of rounds from the prices of a similar problem; they are a bad start if the demand jumped. */
+const WARM_ROUNDS_MAX = 25;
+/**
+ * Without a good start, problems with these multiples of λ are solved first, each from the prices of the one before. If λ
+ * is small, rows jump between columns when prices change a little, and Newton's method does not end without them: at a demand
+ * above all capacity it stopped with columns at eight times their capacity, and other columns free.
+ */
+const CONTINUATION = [64, 16, 4, 1] as const;
 /** Overload, or unused capacity of a column with a price, that counts as zero; share of capacity. */
 const TOLERANCE = 1e-3;
 /** Share of the predicted gain that a step must reach (Armijo 1966). */
@@ -81,14 +89,40 @@ export function smoothTransport(
   lambda: number,
   start?: Float64Array,
 ): TransportPlan {
+  let rounds = 0;
+  if (start?.length === problem.columns) {
+    const plan = solveFrom(problem, previous, lambda, start, WARM_ROUNDS_MAX);
+    if (plan.converged) return plan;
+    rounds = plan.rounds;
+  }
+  let plan: TransportPlan = {
+    shares: new Float64Array(),
+    overload: 0,
+    rounds,
+    prices: new Float64Array(problem.columns),
+  };
+  for (const factor of CONTINUATION) {
+    plan = solveFrom(problem, previous, factor * lambda, plan.prices, ROUNDS_MAX);
+    rounds += plan.rounds;
+  }
+  return { ...plan, rounds };
+}
+
+function solveFrom(
+  problem: TransportProblem,
+  previous: Float64Array,
+  lambda: number,
+  start: Float64Array,
+  roundsMax: number,
+): TransportPlan & { converged: boolean } {
   const dual = new Dual(problem, previous, lambda);
-  let prices = start?.length === problem.columns ? start.slice() : new Float64Array(problem.columns);
+  let prices = start.slice();
   let value = dual.evaluate(prices);
   let damping = DAMPING.first;
   let rounds = 0;
-  while (rounds < ROUNDS_MAX && dual.distance(prices) > TOLERANCE) {
+  while (rounds < roundsMax && dual.distance(prices) > TOLERANCE) {
     const { step: system, gradient } = dual.system(prices);
-    for (let accepted = false; !accepted && rounds < ROUNDS_MAX; rounds++) {
+    for (let accepted = false; !accepted && rounds < roundsMax; rounds++) {
       const step = system(damping);
       const next = prices.map((price, d) => Math.min(PRICE_MAX, Math.max(0, price + (step[d] ?? 0))));
       // The gain that the gradient predicts for this step. Newton's step reaches half of it.
@@ -97,11 +131,12 @@ export function smoothTransport(
       accepted = found - value >= SUFFICIENT * promised;
       damping = accepted ? Math.max(DAMPING.least, damping / 10) : damping * 10;
       if (accepted) [prices, value] = [next, found];
-      else if (damping > DAMPING.most) rounds = ROUNDS_MAX;
+      else if (damping > DAMPING.most) rounds = roundsMax;
     }
     dual.evaluate(prices);
   }
-  return { shares: dual.shares, overload: dual.overload(), rounds, prices };
+  const converged = dual.distance(prices) <= TOLERANCE;
+  return { shares: dual.shares, overload: dual.overload(), rounds, prices, converged };
 }
 
 class Dual {

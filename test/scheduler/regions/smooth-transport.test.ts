@@ -127,6 +127,19 @@ describe('the smoothing QP', () => {
     expect(smoothTransport(problem, uniform, 0.5).shares.every((share) => share === 0)).toBe(true);
   });
 
+  it('uses all capacity before it overloads a place by much, if the demand exceeds all capacity', () => {
+    const problem = drawn(7, 30, 40, 0.8);
+    problem.load.fill(5);
+    const plan = smoothTransport(problem, new Float64Array(30 * 40).fill(1 / 40), 0.01);
+    const used = Array.from(problem.capacity, (room, column) => {
+      let sum = 0;
+      for (let row = 0; row < 30; row++) sum += (problem.mass[row] ?? 0) * 5 * (plan.shares[row * 40 + column] ?? 0);
+      return sum / room;
+    });
+    // Detours cost at most 20 s, less than the 30 s of a second of overload: no place is free while another is over.
+    expect(Math.min(...used)).toBeGreaterThan(0.99);
+  });
+
   it('moves less where smoothness is dearer', () => {
     const problem = drawn(5, 6, 6, 2);
     const previous = new Float64Array(36).fill(1 / 6);
