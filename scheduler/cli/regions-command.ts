@@ -8,6 +8,8 @@ import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
 import type { RegionFacts } from '../live/region-facts.ts';
+import { ChosenForecast } from '../regions/live/chosen-forecast.ts';
+import type { OnlineForecast } from '../regions/live/count-forecast.ts';
 import { GatewayObserver } from '../regions/live/gateway-observer.ts';
 import type { OriginView } from '../regions/live/merge-origins.ts';
 import { PlanPublisher } from '../regions/live/plan-publisher.ts';
@@ -46,6 +48,11 @@ export const REGIONS_FLAGS = {
     value: 'N',
     otherwise: '16',
     help: 'concurrent requests of a node, until a node with a queue is observed',
+  },
+  forecast: {
+    value: 'smoothing|best',
+    otherwise: 'smoothing',
+    help: 'forecast of requests; best: the method that a backtest on the recent slots chooses',
   },
   slots: { value: 'N', help: 'exit after this many plans' },
 } as const satisfies Flags;
@@ -101,6 +108,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
       slotS,
       secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
       smoothness: numberFlag(flags, 'smoothness', 0.5, { min: 1e-3 }),
+      forecast: forecastFrom(textFlag(flags, 'forecast'), slotS),
     }),
     publisher: new PlanPublisher({
       gateway,
@@ -124,6 +132,12 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     process.removeListener('SIGINT', end);
     process.removeListener('SIGTERM', end);
   }
+}
+
+function forecastFrom(name: string | undefined, slotS: number): (() => OnlineForecast) | undefined {
+  if (name === undefined || name === 'smoothing') return undefined;
+  if (name !== 'best') throw new UsageError(`--forecast ${name} is neither smoothing nor best`);
+  return () => new ChosenForecast(slotS);
 }
 
 function wattsOf(catalogue: HardwareCatalogue, io: Io): (gpu: string | null) => number {

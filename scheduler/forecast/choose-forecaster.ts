@@ -58,6 +58,12 @@ export function chooseForecaster(
   return { fitted: new BySeries(choices, fitted, lastValue.fit(history, fit), lenient), choices };
 }
 
+/** The same choice as a method: it fits the best method of each series by a backtest on the history. */
+export const chosenForecaster: Forecaster = {
+  name: 'best by backtest',
+  fit: (history, options) => chooseForecaster(history, options.seed, QUICK, options).fitted,
+};
+
 function choiceOf(series: string, all: readonly Forecaster[], scores: readonly Score[][], s: number): Choice {
   const rrmse = Object.fromEntries(all.map(({ name }, m) => [name, scores[m]?.[s]?.rrmse ?? Number.POSITIVE_INFINITY]));
   const floor = rrmse[lastValue.name] ?? Number.POSITIVE_INFINITY;

@@ -1,5 +1,6 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { lastValue, movingAverage } from '../../../scheduler/forecast/baseline-forecasts.ts';
+import { chosenForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { ridge } from '../../../scheduler/forecast/ridge-regression.ts';
 import type { Forecaster } from '../../../scheduler/forecast/types.ts';
 import { mlp } from '../../forecast/mlp.ts';
@@ -38,12 +39,18 @@ export async function forecasterRows(
 ): Promise<Row[]> {
   const members: Forecaster[] = [lastValue, movingAverage(5), ridge({ lags: 10 })];
   if (!quick) members.push(mlp());
+  const online: Forecaster[] = [chosenForecaster];
   const made: [string, (world: World, source: TaskSource, seed: number) => DemandForecast][] = [
     ['perfect', (_world, source) => oracle(source)],
     ['exponential smoothing', (world) => smoothed(world)],
     ...members.map((member): (typeof made)[number] => [
       member.name,
       (world, _source, seed) => seriesForecast(member, world, { slotS: SLOT_S, seed, past: past(world, slots) }),
+    ]),
+    // Learns only from the run, as `otela-plan regions` does.
+    ...online.map((member): (typeof made)[number] => [
+      `${member.name}, online`,
+      (world, _source, seed) => seriesForecast(member, world, { slotS: SLOT_S, seed }),
     ]),
   ];
   const rows: Row[] = [];

@@ -17,7 +17,7 @@ export interface LivePlannerOptions {
   /** Penalty of a change of shares, in seconds: `smoothness` times the squared change. */
   smoothness: number;
   /** Returns the forecaster of one model; absent: exponential smoothing. */
-  forecast?: () => OnlineForecast;
+  forecast?: (() => OnlineForecast) | undefined;
 }
 
 interface PlannedRegion {
