@@ -8,7 +8,6 @@ import { type ClientHttp2Session, constants, connect as http2Connect } from 'nod
 import { createServer, type Server } from 'node:net';
 import { hostname } from 'node:os';
 import { Duplex, type Readable, type Writable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { writePrivateFile } from '../../node/private-file.ts';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -16,16 +15,13 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { gatewayUrl } from '../config/gateways-config.ts';
 import { readSecretFile } from '../config/secret-file.ts';
 import { addressToward, isPrivateAddress } from '../host/address-toward.ts';
+import { withPort } from '../mesh/host-addresses.ts';
 import { ProxyRelay } from '../mesh/proxy-relay/proxy-relay.ts';
 import type { CommandContext } from './command-context.ts';
 
 /** Interval of pings, and the time without an answer after which the other end counts as gone: a laptop sleeps. */
 const PING_MS = 15_000;
 const GONE_MS = 45_000;
-/** How long an earlier relay of the same run may take to free its port. */
-const PORT_FREE_MS = 5_000;
-const PORT_RETRY_MS = 200;
-
 const FLAGS = {
   gateway: { value: 'URL', help: 'the gateway at the other end; agents ask for it by this URL' },
   'token-file': { value: 'FILE', takes: 'file', help: 'file with the join token; agents prove that they know it' },
@@ -34,16 +30,16 @@ const FLAGS = {
     help: 'a compute node: the relay listens at the address from which this machine reaches it',
   },
   address: { value: 'ADDRESS', help: 'listen at this address instead' },
-  port: { value: 'PORT', default: '0', help: 'port to listen on; 0: a free port' },
+  'address-file': { value: 'FILE', takes: 'file', help: 'write HOST:PORT here, for `otela-agent start --relay FILE`' },
   'pid-file': { value: 'FILE', takes: 'file', help: 'end the relay that wrote this file, then write it' },
 } as const satisfies Flags;
 
 export const RELAY_COMMAND: Command<CommandContext> = {
   summary: 'pass connections of agents to a gateway through stdin and stdout',
-  examples: `--gateway URL --token-file FILE (--toward HOST | --address ADDRESS) [--port PORT] [--pid-file FILE]
+  examples: `--gateway URL --token-file FILE (--toward HOST | --address ADDRESS) [--address-file FILE] [--pid-file FILE]
 
 \`otela up\` runs this on a login node. It refuses to listen at a public address, serves only agents that prove to know the join token, and
-ends with its input. Its output begins with the line "otela-agent relay ADDRESS PORT HOSTNAME"; the connections follow as HTTP/2.`,
+ends with its input. Its output begins with the line "otela-agent relay HOST:PORT"; the connections follow as HTTP/2.`,
   flags: FLAGS,
   run: relayCommand,
 };
@@ -59,12 +55,17 @@ async function relayCommand(argv: readonly string[], { env, io }: CommandContext
   if (address === undefined) throw new UsageError('an address is missing: give --toward HOST or --address ADDRESS');
   if (!isPrivateAddress(address))
     throw new UsageError(`${address} is a public address; give --address with one of the cluster's inner network`);
-  const waitMs = pidFile !== undefined && endEarlier(pidFile) ? PORT_FREE_MS : 0;
-  const server = await listen(address, portOf(values.port), waitMs);
-  if (pidFile !== undefined) writePrivateFile(pidFile, `${process.pid} ${hostname()}\n`);
+  if (pidFile !== undefined) {
+    endEarlier(pidFile);
+    writePrivateFile(pidFile, `${process.pid} ${hostname()}\n`);
+  }
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, address, resolve));
   const bound = server.address();
-  const port = typeof bound === 'object' ? bound?.port : undefined;
-  io.stdout.write(`otela-agent relay ${address} ${port} ${hostname()}\n`);
+  const port = typeof bound === 'object' ? (bound?.port ?? 0) : 0;
+  const addressFile = values['address-file'];
+  if (addressFile !== undefined) writePrivateFile(addressFile, `${withPort(address, port)}\n`);
+  io.stdout.write(`otela-agent relay ${withPort(address, port)}\n`);
   await serve(server, { url, token, env, log: io.log, input: process.stdin, output: io.stdout });
   return EXIT_DONE;
 }
@@ -127,34 +128,14 @@ function pingUntilGone(session: ClientHttp2Session, end: () => void): () => void
   return () => clearInterval(timer);
 }
 
-/** Listens, and waits while an earlier relay that was told to end still holds the port. */
-async function listen(host: string, port: number, waitMs: number): Promise<Server> {
-  for (const until = performance.now() + waitMs; ; await delay(PORT_RETRY_MS)) {
-    const server = createServer();
-    try {
-      await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
-      return server;
-    } catch (error) {
-      if (performance.now() > until) throw new UsageError(`cannot listen at ${host}:${port}: ${errorText(error)}`);
-    }
-  }
-}
-
-/** Ends the relay of an earlier connection, which may not know yet that its laptop is gone. False if there is none. */
-function endEarlier(pidFile: string): boolean {
+/** Ends the relay of an earlier connection, which may not know yet that its laptop is gone. */
+function endEarlier(pidFile: string): void {
   try {
     const [, pid = '', host] = /^(\d{1,10}) (\S+)\n$/.exec(readFileSync(pidFile, 'utf8')) ?? [];
     // The number may belong to another program by now, or to a process of another login node.
-    if (host !== hostname() || !readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes(pidFile)) return false;
-    process.kill(Number(pid), 'SIGTERM');
-    return true;
+    if (host === hostname() && readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes(pidFile))
+      process.kill(Number(pid), 'SIGTERM');
   } catch {
-    return false;
+    // There is no earlier relay.
   }
-}
-
-function portOf(text: string): number {
-  const port = Number(text);
-  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new UsageError(`--port: "${text}" is not a port`);
-  return port;
 }

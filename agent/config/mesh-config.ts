@@ -8,6 +8,7 @@ import {
   readReleaseKeys,
 } from '../../shared/release/release-manifest.ts';
 import { parseAddress } from '../mesh/channel/dial-channel.ts';
+import { isRelayFile } from '../mesh/proxy-relay/relay-location.ts';
 import { SEEDS_MAX } from '../mesh/seed-addresses.ts';
 import { listSetting, type ParsedSettings, type SettingReader, switchSetting, valueSetting } from './setting.ts';
 
@@ -48,13 +49,13 @@ export const MESH_SETTINGS = {
     default: OLDEST_VERSION,
     parse: parseVersion,
   }),
-  /** `host:port` of the agent through which all gateways are reached. */
+  /** `host:port` of the agent through which all gateways are reached, or the path of a file with it. */
   relay: valueSetting({
     flag: 'relay',
     env: 'OTELA_RELAY',
-    value: 'HOST:PORT',
-    help: 'reach every gateway through the agent at this address, which was started with --offer-relay',
-    parse: (text) => checked('--relay', text),
+    value: 'HOST:PORT|FILE',
+    help: 'reach every gateway through the agent at this address, which was started with --offer-relay; a file is read for each connection',
+    parse: (text) => (isRelayFile(text) ? text : checked('--relay', text)),
   }),
   /** True if this agent forwards connections of other agents to its gateways. */
   offerRelay: switchSetting({

@@ -19,6 +19,7 @@ import { Mesh } from '../mesh/mesh.ts';
 import type { MeshOptions } from '../mesh/mesh-options.ts';
 import { ProxyRelay } from '../mesh/proxy-relay/proxy-relay.ts';
 import { relayProxyUrl } from '../mesh/proxy-relay/relay-credentials.ts';
+import { RelayLocation } from '../mesh/proxy-relay/relay-location.ts';
 import { GATEWAYS_MAX, type GatewayAdmission, type OtherGateway } from '../tunnel/gateway-admission.ts';
 import { authority } from '../tunnel/open-websocket.ts';
 import type { GatewayHints } from '../tunnel/other-gateways.ts';
@@ -45,6 +46,8 @@ export class MeshMembership {
   readonly replica: RegistryReplica;
   readonly #options: MeshMembershipOptions;
   readonly #relay: ProxyRelay;
+  /** The relay that this agent uses. */
+  readonly #relayLocation: RelayLocation | undefined;
   /** Local names of issuers by issuer id, as the gateway that admitted this agent uses them. */
   #issuers = new Map<string, string>();
   #own: string | undefined;
@@ -58,6 +61,7 @@ export class MeshMembership {
     const { config, env, log } = options;
     this.#options = options;
     this.replica = new RegistryReplica({ crypto: nodeCrypto, accepts: (issuer) => this.#issuers.has(issuer) });
+    this.#relayLocation = config.mesh.relay === undefined ? undefined : new RelayLocation(config.mesh.relay);
     this.#relay = new ProxyRelay({
       gateways: config.gateways,
       tokens: [config.token],
@@ -127,8 +131,8 @@ export class MeshMembership {
    * agent as its proxy.
    */
   get proxy(): ((gateway: URL) => URL) | undefined {
-    const { relay } = this.#options.config.mesh;
-    return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
+    const relay = this.#relayLocation;
+    return relay === undefined ? undefined : (gateway) => this.#through(relay.address, gateway);
   }
 
   /** For the admission: proxies through the configured peers, used if no gateway answers directly. */

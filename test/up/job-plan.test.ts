@@ -37,7 +37,6 @@ const POOL = {
 
 function plan(more: Partial<EngineWish> = {}, model = 'Qwen/Qwen3-8B') {
   const run = { id: 'abcd1234', host: 'cluster', model, started: '2026-11-27T10:00:00Z' };
-  const relay = { address: '10.0.0.1', port: 4_000, loginHost: 'login1' };
   return planJob({
     run,
     site: SITE,
@@ -45,7 +44,6 @@ function plan(more: Partial<EngineWish> = {}, model = 'Qwen/Qwen3-8B') {
     time: '240',
     wish: { ...WISH, ...more },
     digest: 'f'.repeat(64),
-    relay,
   });
 }
 
@@ -60,7 +58,7 @@ it('the job has the agent, the relay, the token of the run and the engine of the
   expect(body).toContain('module load vllm');
   expect(body).toContain('export OTELA_GATEWAY=https://otela');
   expect(body).toContain('export OTELA_TOKEN_FILE="$HOME"/.otela/run/abcd1234/token');
-  expect(body).toContain('export OTELA_RELAY=10.0.0.1:4000');
+  expect(body).toContain('export OTELA_RELAY="$HOME"/.otela/run/abcd1234/relay');
   expect(body).toContain('export OTELA_MESH=off');
   expect(body).toContain('export NODE_EXTRA_CA_CERTS="$HOME"/.otela/run/abcd1234/gateway.pem');
   expect(body).toContain('exec "$HOME"/.otela/agent/ffffffffffffffff/otela-agent start');

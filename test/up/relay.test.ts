@@ -8,6 +8,7 @@ import { connect as tlsConnect } from 'node:tls';
 import { afterEach, expect, it } from 'vitest';
 import { addressToward, isPrivateAddress } from '../../agent/host/address-toward.ts';
 import { relayProxyUrl } from '../../agent/mesh/proxy-relay/relay-credentials.ts';
+import { RelayLocation } from '../../agent/mesh/proxy-relay/relay-location.ts';
 import { throughProxy } from '../../agent/tunnel/open-websocket.ts';
 import { openRelay } from '../../up/tunnel/relay-session.ts';
 import { TUNNEL_URL, tunnelIdentity } from '../../up/tunnel/tunnel-identity.ts';
@@ -71,8 +72,8 @@ async function agentConnection(address: string, token: string, ca: string) {
 it('an agent with the token reaches the gateway over TLS; others get no byte', async () => {
   const directory = await temporaryDirectory();
   const { relay, certificate } = await relayOn(directory, '--toward', '127.0.0.1');
-  expect(relay.address).toBe('127.0.0.1');
-  const at = `${relay.address}:${relay.port}`;
+  const at = relay.address;
+  expect(at).toMatch(/^127\.0\.0\.1:\d+$/);
   const agent = await agentConnection(at, TOKEN, certificate);
   // More than one window of HTTP/2 in both directions.
   const sent = Buffer.alloc(6 * 1024 * 1024, 'x');
@@ -90,7 +91,7 @@ it('an agent with the token reaches the gateway over TLS; others get no byte', a
   // An imitated laptop is not trusted.
   const other = tunnelIdentity(await temporaryDirectory());
   await expect(agentConnection(at, TOKEN, other.certificate)).rejects.toThrow(/self-signed certificate/);
-  const stranger = connect(relay.port, relay.address);
+  const stranger = connect(Number(at.split(':')[1]), '127.0.0.1');
   const got: Buffer[] = [];
   stranger.on('data', (piece) => got.push(piece)).on('error', () => {});
   stranger.write('GET / HTTP/1.1\r\nhost: otela\r\n\r\n');
@@ -98,26 +99,28 @@ it('an agent with the token reaches the gateway over TLS; others get no byte', a
   expect(got).toEqual([]);
 });
 
-it('a new relay of the run ends the earlier one and keeps the port', async () => {
+it('a new relay of the run ends the earlier one, and agents find it by its file', async () => {
   const directory = await temporaryDirectory();
-  const first = await relayOn(directory, '--toward', '127.0.0.1');
-  const second = await relayOn(directory, '--address', '127.0.0.1', '--port', String(first.relay.port));
-  expect(second.relay.port).toBe(first.relay.port);
+  const file = join(directory, 'relay');
+  const location = new RelayLocation(file);
+  expect(location.address).toBe('relay.invalid:1');
+  const first = await relayOn(directory, '--toward', '127.0.0.1', '--address-file', file);
+  expect(location.address).toBe(first.relay.address);
+  const second = await relayOn(directory, '--address', '127.0.0.1', '--address-file', file);
+  expect(location.address).toBe(second.relay.address);
+  await writeFile(file, 'not an address');
+  expect(location.address).toBe(second.relay.address);
   expect((await first.relay.ended).message).toMatch(/^The relay on me@login ended/);
-  const agent = await agentConnection(`127.0.0.1:${second.relay.port}`, TOKEN, second.certificate);
+  const agent = await agentConnection(second.relay.address, TOKEN, second.certificate);
   agent.write('hi');
   expect(String((await once(agent, 'data'))[0])).toBe('hi');
   second.relay.close();
   await once(agent, 'close');
 });
 
-it('a relay refuses a public address, and a taken port, with a way on', async () => {
+it('a relay refuses a public address with a way on', async () => {
   const directory = await temporaryDirectory();
   await expect(relayOn(directory, '--address', '203.0.113.7')).rejects.toThrow(/public address[\s\S]*--relay-address/);
-  const taken = await echo();
-  await expect(relayOn(directory, '--address', '127.0.0.1', '--port', String(taken))).rejects.toThrow(
-    /cannot use its port[\s\S]*otela down/,
-  );
 });
 
 it('private addresses are known, and the address toward a machine is found', async () => {

@@ -120,20 +120,19 @@ export class RunServer {
     this.#step('looking for the job');
     const listed = await launcher.list(runJobName(this.#run));
     const alive = listed.find(({ state }) => state !== 'ended');
-    if (alive !== undefined && this.#run.relay !== undefined) {
+    if (alive !== undefined && this.#run.toward !== undefined) {
       this.#run = this.#services.runs.save({ ...this.#run, job: alive.id });
-      await this.#openRelay(ssh, undefined);
+      await this.#openRelay(ssh);
       return;
     }
     const { wish, runs } = this.#services;
     const { pool, time } = choosePool(site, wish.pool);
     await this.#writeSecrets(ssh);
-    const { address, port, loginHost } = await this.#openRelay(ssh, pool.address);
-    const relay = { address, port, loginHost };
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.
-    this.#run = runs.save({ ...this.#run, relay, partition: pool.partition });
+    this.#run = runs.save({ ...this.#run, toward: pool.address, partition: pool.partition });
+    await this.#openRelay(ssh);
     this.#step('submitting the job');
-    const submission = planJob({ run: this.#run, site, pool, time, wish: wish.engine, digest: this.#digest, relay });
+    const submission = planJob({ run: this.#run, site, pool, time, wish: wish.engine, digest: this.#digest });
     const [job] = await launcher.submit(submission).catch((error: unknown) => {
       throw submitFailure(error, site, wish.engine.account);
     });
@@ -151,16 +150,16 @@ export class RunServer {
     await ssh.output(script, `${token}\n${identity.certificate}`);
   }
 
-  /** @param toward a compute node; absent: the relay listens at its previous address */
-  async #openRelay(ssh: Ssh, toward: string | undefined): Promise<RelaySession> {
-    this.#step(`connecting the gateway to ${this.#services.wish.host}`);
+  async #openRelay(ssh: Ssh): Promise<void> {
     const { identity, gateway, wish } = this.#services;
-    const before = toward === undefined ? this.#run.relay : undefined;
-    const address = wish.relayAddress ?? before?.address;
+    this.#step(`connecting the gateway to ${wish.host}`);
     const at = `"$HOME"/${runDirectory(this.#run)}`;
     const where =
-      address === undefined ? `--toward ${shellQuoted(toward ?? 'localhost')}` : `--address ${shellQuoted(address)}`;
-    const command = `umask 077; exec "$HOME"/${agentPath(this.#digest)} relay --gateway ${TUNNEL_URL} --token-file ${at}/token --pid-file ${at}/relay.pid --port ${before?.port ?? 0} ${where}`;
+      wish.relayAddress === undefined
+        ? `--toward ${shellQuoted(this.#run.toward ?? 'localhost')}`
+        : `--address ${shellQuoted(wish.relayAddress)}`;
+    const files = `--token-file ${at}/token --pid-file ${at}/relay.pid --address-file ${at}/relay`;
+    const command = `umask 077; exec "$HOME"/${agentPath(this.#digest)} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
     const relay = await openRelay({ ssh, command, context: identity.context, port: () => gateway.port });
     this.#relay = relay;
     this.#lost = undefined;
@@ -169,12 +168,6 @@ export class RunServer {
         if (this.#relay === relay) this.#lost = why;
       }),
     );
-    if (before !== undefined && relay.loginHost !== before.loginHost)
-      throw new UpError(
-        `This is the login node ${relay.loginHost}, but the job looks for the relay on ${before.loginHost}.`,
-        `Give that machine's name with --host, or end the job with otela down and run otela up again.`,
-      );
-    return relay;
   }
 
   /** Resolves with the name of a model that the job's node serves. @throws UpError if the job ends */
@@ -264,7 +257,7 @@ export class RunServer {
   async #connectAgain(): Promise<boolean> {
     const { wish, out } = this.#services;
     try {
-      await this.#openRelay(await this.#connect(), undefined);
+      await this.#openRelay(await this.#connect());
       this.#step('');
       out.complain(`connected to ${wish.host} again`);
       return true;

@@ -10,7 +10,7 @@ import type { RunCommand } from '../../node/command-runner.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { agentPath } from '../install/install-agent.ts';
 import type { GpuPool, LoginNode } from '../site/site.ts';
-import type { RelayAddress, Run } from '../state/runs.ts';
+import type { Run } from '../state/runs.ts';
 import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
 
@@ -57,7 +57,6 @@ interface JobPlan {
   time: string;
   wish: EngineWish;
   digest: string;
-  relay: RelayAddress;
 }
 
 /** @throws UpError if a value cannot be a part of a job's script */
@@ -106,14 +105,15 @@ function factoryConfig(plan: JobPlan) {
   return { cluster: { id: 'up', ...cluster }, recipe, pool: chosen, engine };
 }
 
-function clusterOf({ pool, time, wish, digest, relay }: JobPlan, at: string) {
+function clusterOf({ pool, time, wish, digest }: JobPlan, at: string) {
   return {
     launcher: 'slurm',
     agent: [`~/${agentPath(digest)}`],
     join_token_file: `${at}/token`,
     setup: [...wish.setup],
     environment: {
-      OTELA_RELAY: `${bracketed(relay.address)}:${relay.port}`,
+      // The relay writes its address there: after a reconnection it may be on another login node.
+      OTELA_RELAY: `${at}/relay`,
       // No other agent calls this one, so it does not listen.
       OTELA_MESH: 'off',
       NODE_EXTRA_CA_CERTS: `${at}/gateway.pem`,
@@ -146,8 +146,6 @@ function engineOf(site: LoginNode, wish: EngineWish, gpu: string) {
     ...(wish.image === undefined ? {} : { container: 'apptainer', image: wish.image }),
   };
 }
-
-const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address);
 
 /** The launcher of the factory, with commands that run on the host. */
 export function launcherOn(run: RunCommand, pools: readonly GpuPool[] = []): Launcher {

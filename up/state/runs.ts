@@ -9,9 +9,6 @@ import { parseJson } from '../../shared/text/parse-json.ts';
 /** Maximum number of runs; each has a job and a connection. */
 export const RUNS_MAX = 32;
 
-const relaySchema = z.object({ address: z.string(), port: z.number().int(), loginHost: z.string() });
-export type RelayAddress = z.infer<typeof relaySchema>;
-
 const runSchema = z.object({
   /** Part of the job's name and of the directory on the host. */
   id: z.string().regex(/^[a-z0-9]{8}$/),
@@ -21,8 +18,8 @@ const runSchema = z.object({
   /** The job's id in the batch system; absent before it is submitted. */
   job: z.string().optional(),
   partition: z.string().optional(),
-  /** The relay's address when the job was submitted. The job's agent knows only this address. */
-  relay: relaySchema.optional(),
+  /** A compute node of the partition: the relay listens at the address toward it. */
+  toward: z.string().optional(),
   /** Id of the join token at the gateway. */
   token: z.string().optional(),
 });

@@ -10,11 +10,10 @@ import { Duplex, type Readable } from 'node:stream';
 import { type SecureContext, TLSSocket } from 'node:tls';
 import { lastChars, type Ssh } from '../ssh/openssh.ts';
 import { SSH_FAILED, sshFailure } from '../ssh/ssh-failure.ts';
-import type { RelayAddress } from '../state/runs.ts';
 import { UpError } from '../up-error.ts';
 
 /** The relay's first line. A login shell may print other lines before it. */
-const READY = /(?:^|\n)otela-agent relay (\S+) (\d{1,5}) (\S+)\n/;
+const READY = /(?:^|\n)otela-agent relay (\S+)\n/;
 const NOISE_MAX_BYTES = 64 * 1024;
 const READY_MS = 60_000;
 /** Maximum number of connections: as in the relay. */
@@ -29,7 +28,9 @@ interface RelayOptions {
   port(): number;
 }
 
-export interface RelaySession extends RelayAddress {
+export interface RelaySession {
+  /** `host:port` at which the relay listens. */
+  address: string;
   /** Resolves when the connection has ended. */
   ended: Promise<UpError>;
   close(): void;
@@ -50,7 +51,7 @@ export async function openRelay(options: RelayOptions): Promise<RelaySession> {
       ready ?? new UpError(`The relay on ${options.ssh.host} did not start within a minute.`, 'Run otela up again.')
     );
   }
-  const [, address = '', port = '', loginHost = ''] = ready;
+  const [, address = ''] = ready;
   // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an assertion
   // if it says goodbye while another write is pending.
   const transport = Duplex.from({ readable: child.stdout, writable: child.stdin });
@@ -61,7 +62,7 @@ export async function openRelay(options: RelayOptions): Promise<RelaySession> {
     child.kill();
   };
   session.once('close', close);
-  return { address, port: Number(port), loginHost, ended, close };
+  return { address, ended, close };
 }
 
 function serveStreams(transport: Duplex, { context, port }: RelayOptions): ServerHttp2Session {
@@ -126,11 +127,6 @@ function failureOf(host: string, code: number | null, errors: string): UpError {
     return new UpError(
       `The relay would listen at a public address of ${host}: ${said}`,
       "Give an address of the cluster's inner network with --relay-address.",
-    );
-  if (/cannot listen/.test(said))
-    return new UpError(
-      `The relay cannot use its port on ${host} again: ${said}`,
-      'The running job knows only this port. End the job with otela down, then run otela up again.',
     );
   return new UpError(`The relay on ${host} ended${said === '' ? '' : `: ${said}`}`, 'otela connects again.');
 }

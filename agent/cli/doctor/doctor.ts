@@ -18,6 +18,7 @@ import { readSettingValues, type SettingValues } from '../../config/setting-sour
 import { type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
 import { relayProxyUrl } from '../../mesh/proxy-relay/relay-credentials.ts';
+import { RelayLocation } from '../../mesh/proxy-relay/relay-location.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/open-websocket.ts';
 import type { CommandContext } from '../command-context.ts';
@@ -77,7 +78,10 @@ async function checkWays(gateways: readonly URL[], env: Env, relayTo?: (gateway:
 async function checkConfig(config: StartConfig, env: Env): Promise<CheckResult[]> {
   const { gateways, token, mesh } = config;
   const { relay } = mesh;
-  const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxyUrl(relay, authority(gateway), token);
+  const relayTo =
+    relay === undefined
+      ? undefined
+      : (gateway: URL) => relayProxyUrl(new RelayLocation(relay).address, authority(gateway), token);
   const ways = await checkWays(gateways, env, relayTo);
   const warnings = config.warnings.map((warning) => checkWarning('settings', warning, 'Works, but fix it.'));
   const functions = config.functions === undefined ? [] : await checkFunctions(config.functions, env, toolRunner(env));

@@ -1,0 +1,34 @@
+/**
+ * The address of the proxy relay: `--relay HOST:PORT`, or a file with it. The writer of the file may replace it while
+ * the agent runs: `otela up` connects through another login node, or after the relay's port was taken.
+ */
+import { readBoundedFile } from '../../../node/bounded-file.ts';
+import { parseAddress } from '../channel/dial-channel.ts';
+
+const FILE_MAX_BYTES = 512;
+/** A name that never exists (RFC 6761). The agent retries until the file has an address. */
+const UNKNOWN = 'relay.invalid:1';
+
+export const isRelayFile = (given: string): boolean => given.startsWith('/');
+
+export class RelayLocation {
+  readonly #given: string;
+  #last: string;
+
+  constructor(given: string) {
+    this.#given = given;
+    this.#last = isRelayFile(given) ? UNKNOWN : given;
+  }
+
+  /** The current address as `host:port`. If the file cannot be read, the last known one. */
+  get address(): string {
+    if (!isRelayFile(this.#given)) return this.#given;
+    try {
+      const text = readBoundedFile(this.#given, FILE_MAX_BYTES).trim();
+      if (parseAddress(text) !== undefined) this.#last = text;
+    } catch {
+      // The file is being replaced, or its file system is not available.
+    }
+    return this.#last;
+  }
+}
