@@ -159,7 +159,15 @@ function intendedPath(path: string): string | undefined {
   return meant !== path && (byPath.has(meant) || READ_ONLY.test(meant)) ? meant : undefined;
 }
 
+/** The paths of OpenAI's API for a response that was stored. */
+const STORED_RESPONSE = /^\/v1\/responses\/[^/]+(?:\/(?:cancel|input_items))?$/;
+
 export function pathNotFound(path: string): ApiError {
+  if (STORED_RESPONSE.test(path)) {
+    const message =
+      'Responses are not stored here, so they cannot be retrieved, cancelled or deleted. To stop a response, close its connection. To continue a conversation, send its messages again.';
+    return new ApiError('not_found', message);
+  }
   const meant = intendedPath(path);
   const hint = meant === undefined ? '' : `; there is ${quoteForMessage(meant)}: correct the client's base address`;
   return new ApiError('not_found', `There is no ${quoteForMessage(path)} here${hint}.`);
