@@ -37,9 +37,16 @@ export async function licences(root: string, packages: readonly string[]): Promi
     const { name, version } = await describedIn(root, directory);
     const files = (await readdir(join(root, directory))).filter((file) => /^(licen[cs]e|copying|notice)/i.test(file));
     const texts = await Promise.all(files.toSorted().map((file) => readFile(join(root, directory, file), 'utf8')));
+    if (texts.length === 0) texts.push(await licenceInReadme(join(root, directory)));
     return `== ${name} ${version}\n\n${texts.map((text) => text.trim()).join('\n\n')}\n`;
   });
   return (await Promise.all(parts)).join('\n');
+}
+
+/** The license section of a package's README, for a package without a license file; empty if it has none. */
+async function licenceInReadme(directory: string): Promise<string> {
+  const readme = await readFile(join(directory, 'README.md'), 'utf8').catch(() => '');
+  return /^#+ licen[cs]e\s*$([\s\S]*)/im.exec(readme)?.[1] ?? '';
 }
 
 interface BomOptions {
