@@ -3,12 +3,7 @@ import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
 import { breakerStateFor } from '../../shared/routing/hang/hang-suspicion.ts';
 import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-policies.ts';
-import {
-  type IngressShares,
-  type ModelShares,
-  modelShares,
-  type RegionPlan,
-} from '../../shared/routing/region-shares.ts';
+import type { IngressShares } from '../../shared/routing/region-shares.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
 import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
@@ -19,6 +14,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
 import { Ingress } from './ingress.ts';
+import { IngressPlan } from './ingress-plan.ts';
 import { RegistryNodeIndex } from './registry-node-index.ts';
 import { NO_RECEIPT } from './resolve-route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
@@ -121,8 +117,7 @@ export class RequestService {
   readonly #nodes: RegistryNodeIndex;
   readonly #queue: UsageQueue;
   readonly #ingress: Ingress | undefined;
-  /** The plan of regions that a gateway reported last, for this region; undefined: there was none. */
-  #plan: RegionPlan | undefined;
+  readonly #plan = new IngressPlan();
   #self: Self | undefined;
   #unwatch: () => void = () => {};
 
@@ -166,7 +161,7 @@ export class RequestService {
       self: () => ({ issuer: LOCAL_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
       trust: this.#options.config.trust,
       policy: this.#options.config.policy,
-      sharesOf: (model) => this.#sharesOf(model),
+      sharesOf: (model) => this.#plan.sharesOf(model, Date.now()),
       requests: this.requests,
       log: this.#options.log,
     });
@@ -179,16 +174,7 @@ export class RequestService {
 
   /** Replaces the shares by region that the ingress obeys; undefined: the gateway has no valid plan. */
   setShares(shares: IngressShares | undefined): void {
-    this.#plan = shares && {
-      planner: 'gateway',
-      sequence: 0,
-      expires_at: Date.now() + shares.holds_ms,
-      models: shares.models,
-    };
-  }
-
-  #sharesOf(model: string): ModelShares | undefined {
-    return modelShares(this.#plan, model, Date.now());
+    this.#plan.set(shares, Date.now());
   }
 
   get #session(): string {

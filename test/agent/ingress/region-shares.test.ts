@@ -1,5 +1,6 @@
 /** An agent's ingress obeys the shares of a plan of regions. */
 import { expect, test } from 'vitest';
+import { IngressPlan } from '../../../agent/ingress/ingress-plan.ts';
 import { policyOf } from '../../../agent/ingress/routing-policies.ts';
 import type { Candidate } from '../../../shared/routing/candidates.ts';
 import type { ModelShares } from '../../../shared/routing/region-shares.ts';
@@ -41,4 +42,19 @@ test('a configured policy chooses the node within the region', () => {
   );
   expect(policyFor(REQUEST).name).toBe('round-robin');
   expect(regions(policyFor, 10)).toEqual({ ch: 10 });
+});
+
+test('a plan ends when its time is over, when the gateway has none, and never later than half an hour from its arrival', () => {
+  const plan = new IngressPlan();
+  const models = { m: { shares: { ch: 1 } } };
+  expect(plan.sharesOf('m', 0)).toBeUndefined();
+  plan.set({ holds_ms: 5_000, models }, 1_000);
+  expect(plan.sharesOf('m', 5_999)).toEqual(models.m);
+  expect(plan.sharesOf('n', 5_999)).toBeUndefined();
+  expect(plan.sharesOf('m', 6_000)).toBeUndefined();
+  plan.set({ holds_ms: 10 ** 12, models }, 0);
+  expect(plan.sharesOf('m', 30 * 60_000 - 1)).toEqual(models.m);
+  expect(plan.sharesOf('m', 30 * 60_000)).toBeUndefined();
+  plan.set(undefined, 1);
+  expect(plan.sharesOf('m', 2)).toBeUndefined();
 });
