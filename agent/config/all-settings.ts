@@ -2,7 +2,7 @@
 import type { AcceptedValues, Flag, Flags } from '../../shared/command-line/index.ts';
 import { DEPLOYMENT_SETTINGS } from './deployments-config.ts';
 import { ENDING_SETTINGS } from './ending-config.ts';
-import { ENGINE_SETTINGS, LIMIT_SETTINGS } from './engine-config.ts';
+import { ADAPTER_SETTINGS, ENGINE_SETTINGS, LIMIT_SETTINGS } from './engine-config.ts';
 import { FUNCTION_SETTINGS } from './functions-config.ts';
 import { GATEWAY_SETTINGS, TOKEN_SETTINGS } from './gateways-config.ts';
 import { INGRESS_ACCESS, INGRESS_ADDRESS } from './ingress-config.ts';
@@ -30,6 +30,7 @@ const TABLES: readonly SettingTable[] = [
   TOKEN_SETTINGS,
   NODE_SETTINGS,
   ENGINE_SETTINGS,
+  ADAPTER_SETTINGS,
   SEAL_SETTINGS,
   DEPLOYMENT_SETTINGS,
   LIMIT_SETTINGS,

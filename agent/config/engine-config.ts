@@ -61,6 +61,16 @@ export const ENGINE_SETTINGS = {
   }),
 };
 
+export const ADAPTER_SETTINGS = {
+  loraDir: valueSetting({
+    flag: 'lora-dir',
+    env: 'OTELA_LORA_DIR',
+    value: 'DIR',
+    help: 'LoRA adapters that the engine may load on request: DIR/NAME or DIR/ORG/NAME, each with an adapter_config.json (vLLM, SGLang)',
+    parse: plainText,
+  }),
+};
+
 export const LIMIT_SETTINGS = {
   maxRunning: valueSetting({
     flag: 'max-running',

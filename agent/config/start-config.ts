@@ -10,7 +10,7 @@ import type { IngressConfig } from '../ingress/request-service.ts';
 import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { DEPLOYMENT_SETTINGS, templatesConfig } from './deployments-config.ts';
 import { ENDING_SETTINGS } from './ending-config.ts';
-import { checkCommand, engineConfig, LIMIT_SETTINGS } from './engine-config.ts';
+import { ADAPTER_SETTINGS, checkCommand, engineConfig, LIMIT_SETTINGS } from './engine-config.ts';
 import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
 import { gatewaysConfig, joinToken } from './gateways-config.ts';
 import { ingressConfig } from './ingress-config.ts';
@@ -25,7 +25,13 @@ import type { SettingValues } from './setting-sources.ts';
 import { SPAN_SETTINGS, SUPERVISION_SETTINGS } from './supervision-config.ts';
 import { WEIGHTS_SETTINGS, weightsConfig } from './weights-config.ts';
 
-const PLAIN_SETTINGS = { ...NODE_SETTINGS, ...SUPERVISION_SETTINGS, ...ENDING_SETTINGS, ...RELEASE_SETTINGS };
+const PLAIN_SETTINGS = {
+  ...NODE_SETTINGS,
+  ...ADAPTER_SETTINGS,
+  ...SUPERVISION_SETTINGS,
+  ...ENDING_SETTINGS,
+  ...RELEASE_SETTINGS,
+};
 
 export interface StartConfig extends ParsedSettings<typeof PLAIN_SETTINGS>, SealConfig {
   gateways: URL[];

@@ -1,11 +1,13 @@
 /**
- * The engine's own calls to sleep and to wake: those of vLLM (`/sleep`, `/wake_up`, `/is_sleeping`, in development
- * mode) and of SGLang (`/release_memory_occupation`, `/resume_memory_occupation`).
+ * The engine's own calls to sleep, to wake, and to load and unload LoRA adapters: those of vLLM (`/sleep`, `/wake_up`,
+ * `/is_sleeping` in development mode; `/v1/load_lora_adapter`) and of SGLang (`/release_memory_occupation`,
+ * `/resume_memory_occupation`; `/load_lora_adapter`).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 import * as z from 'zod';
 import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
+import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import type { EngineTarget } from './engine-address.ts';
@@ -37,11 +39,66 @@ export interface EngineControl {
   sleep(level: SleepLevel, signal: AbortSignal): Promise<void>;
   /** @param level undefined: unknown, so the weights are read again @throws EngineControlError */
   wake(level: SleepLevel | undefined, signal: AbortSignal): Promise<void>;
+  /** Resolves when the engine lists the adapter. @throws EngineControlError */
+  loadAdapter(adapter: { name: string; path: string }, signal: AbortSignal): Promise<void>;
+  /** Resolves when the engine does not list the adapter any more. @throws EngineControlError */
+  unloadAdapter(name: string, signal: AbortSignal): Promise<void>;
 }
 
 /** @param settleMs time after a call in which the engine must show its new state */
 export function engineControl(target: EngineTarget, settleMs = SETTLE_MS): EngineControl {
-  return target.engine === 'sglang' ? sglangControl(target) : vllmControl(target, settleMs);
+  return target.engine === 'sglang'
+    ? { ...sglangSleep(target), ...adapterCalls(target, '', settleMs) }
+    : { ...vllmSleep(target, settleMs), ...adapterCalls(target, '/v1', settleMs) };
+}
+
+const listSchema = z.object({ data: z.array(z.object({ id: z.string() })) });
+
+/** Both engines have the same calls at different paths. The list of models shows the result. */
+function adapterCalls(
+  target: EngineTarget,
+  prefix: string,
+  settleMs: number,
+): Pick<EngineControl, 'loadAdapter' | 'unloadAdapter'> {
+  const change = async (
+    what: 'load' | 'unload',
+    body: { lora_name: string; lora_path?: string },
+    signal: AbortSignal,
+  ) => {
+    const path = `${prefix}/${what}_lora_adapter`;
+    const { status, text } = await call(target, 'POST', path, { signal, body });
+    // vLLM answers an unknown path with FastAPI's `detail`, and an unknown adapter with `error`.
+    if (status === 404 && !text.includes('"error"'))
+      throw new EngineControlError(
+        'the engine loads no adapters: start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, or SGLang with --enable-lora',
+      );
+    const listed = what === 'load';
+    if (status >= 300 && (await lists(target, body.lora_name)) !== listed)
+      throw new EngineControlError(`the engine's ${path} answered ${status}: ${messageIn(text)}`);
+    for (let waited = 0; (await lists(target, body.lora_name)) !== listed; waited += POLL_MS) {
+      if (waited >= settleMs)
+        throw new EngineControlError(
+          `the engine confirmed, but after ${settleMs / 1000} s it ${listed ? 'does not list' : 'still lists'} the adapter`,
+        );
+      await delay(POLL_MS);
+    }
+  };
+  return {
+    loadAdapter: ({ name, path }, signal) => change('load', { lora_name: name, lora_path: path }, signal),
+    unloadAdapter: (name, signal) => change('unload', { lora_name: name }, signal),
+  };
+}
+
+async function lists(target: EngineTarget, model: string): Promise<boolean> {
+  const { text } = await question(target, '/v1/models');
+  return listSchema.safeParse(tryParseJson(text)).data?.data.some(({ id }) => id === model) === true;
+}
+
+type SleepCalls = Omit<EngineControl, 'loadAdapter' | 'unloadAdapter'>;
+
+/** The engine's own words, without the envelope of its error. */
+function messageIn(text: string): string {
+  return (openAiErrorMessage(text) ?? text).slice(0, SHOWN_MAX);
 }
 
 interface Answer {
@@ -86,12 +143,12 @@ function question(target: EngineTarget, path: string): Promise<Answer> {
 async function post(target: EngineTarget, path: string, signal: AbortSignal, body?: object): Promise<string> {
   const { status, text } = await call(target, 'POST', path, { signal, ...(body === undefined ? {} : { body }) });
   if (status >= 200 && status < 300) return text;
-  throw new EngineControlError(`the engine's ${path} answered ${status}: ${text.slice(0, SHOWN_MAX)}`);
+  throw new EngineControlError(`the engine's ${path} answered ${status}: ${messageIn(text)}`);
 }
 
 const sleepingSchema = z.object({ is_sleeping: z.boolean() });
 
-function vllmControl(target: EngineTarget, settleMs: number): EngineControl {
+function vllmSleep(target: EngineTarget, settleMs: number): SleepCalls {
   const isAsleep = async (): Promise<boolean | undefined> => {
     const { status, text } = await question(target, '/is_sleeping');
     return status === 200 ? sleepingSchema.safeParse(tryParseJson(text)).data?.is_sleeping : undefined;
@@ -137,7 +194,7 @@ const serverInfoSchema = z.object({
 });
 const successSchema = z.object({ success: z.boolean(), message: z.string().optional() });
 
-function sglangControl(target: EngineTarget): EngineControl {
+function sglangSleep(target: EngineTarget): SleepCalls {
   const serverInfo = async () => {
     const answers = [await question(target, '/server_info')];
     if (answers[0]?.status === 404) answers.push(await question(target, '/get_server_info')); // its older name

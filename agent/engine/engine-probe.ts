@@ -48,6 +48,8 @@ const modelListSchema = z.object({
         owned_by: wordSchema,
         /** In vLLM: the checkpoint's directory, or its name on the hub. */
         root: wordSchema,
+        /** In vLLM and SGLang: of a LoRA adapter, the model that it changes. */
+        parent: wordSchema,
         /** In llama.cpp: facts about the model, null while it loads. */
         meta: z.unknown().optional(),
       }),
@@ -153,7 +155,7 @@ function readAnswer(status: number, body: string): ListAnswer {
   const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
   const models = new Map<string, ServedModel>();
   const listed = new Map<string, ListedModel>();
-  for (const { id, max_model_len, context_length, owned_by, root, meta } of nameable.slice(0, MODELS_MAX)) {
+  for (const { id, max_model_len, context_length, owned_by, root, parent, meta } of nameable.slice(0, MODELS_MAX)) {
     listed.set(id, { id, ownedBy: owned_by ?? undefined, root: root ?? undefined, meta });
     const context = max_model_len ?? context_length;
     models.set(id, {
@@ -161,6 +163,7 @@ function readAnswer(status: number, body: string): ListAnswer {
       state: 'ready',
       ...(context ? { context_length: context } : {}),
       ...(owned_by === 'vllm' || owned_by === 'sglang' ? { engine: owned_by } : {}),
+      ...(parent && modelSchema.shape.parent.safeParse(parent).success ? { parent } : {}),
     });
   }
   const unnameable = data.length - nameable.length;

@@ -1,6 +1,7 @@
 /**
- * Loads and unloads a model of the running engine by order. Today that is sleep and wake: a sleeping engine keeps its
- * process and frees its GPUs' memory. While it sleeps it gets no request, and its models are published as `asleep`.
+ * Loads and unloads models of the running engine by order. A sleeping engine keeps its process and frees its GPUs'
+ * memory; it gets no request, and its models are published as `asleep`. A LoRA adapter of `--lora-dir` that the engine
+ * has not loaded is published as `on-disk`.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
@@ -9,6 +10,7 @@ import { MODEL_REASON_MAX, type ServedModel } from '../../shared/lattice/node-re
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OrderOutcome } from '../deploy/deployment-decider.ts';
+import type { Adapter, AdapterDirectory } from './adapter-directory.ts';
 import type { Engine } from './engine.ts';
 import type { EngineTarget } from './engine-address.ts';
 import { type EngineControl, EngineControlError, engineControl, type SleepLevel } from './engine-control.ts';
@@ -23,9 +25,15 @@ const CALL_MS = 30 * 60_000;
 /** Time in which a woken engine must answer with a token. Its first request may compile kernels. */
 const TOKEN_MS = 60_000;
 const POLL_MS = 50;
+/** Maximum adapters with a remembered load or unload. */
+const ADAPTERS_REMEMBERED = 256;
+/** Maximum models of a registry record. */
+const MODELS_MAX = 64;
 
 interface ModelControlOptions {
-  engine(): Pick<Engine, 'health' | 'target'> | undefined;
+  engine(): Pick<Engine, 'health' | 'target' | 'lookSoon'> | undefined;
+  /** The adapters that the engine may load; undefined: none. */
+  adapters?: Pick<AdapterDirectory, 'find' | 'models'> | undefined;
   /** Number of requests and batch lines at the engine. */
   running(): number;
   /** Called when the states of the models have changed. */
@@ -51,8 +59,10 @@ export class ModelControl {
   #sleep: { phase: SleepPhase; level: SleepLevel | undefined } | undefined;
   /** Milliseconds that the last wake took. */
   #wakeMs: number | undefined;
-  /** Why the last change failed. */
+  /** Why the last sleep or wake failed. */
   #problem: string | undefined;
+  /** The last load or unload of each adapter, by name. Bounded by ADAPTERS_REMEMBERED. */
+  readonly #adapters = new Map<string, { loadMs?: number; reason?: string; unloading?: true }>();
   /** The running change. */
   #change: Promise<void> = Promise.resolve();
   /** Aborted if the engine must not go to sleep after all. */
@@ -74,10 +84,26 @@ export class ModelControl {
   describe(models: readonly ServedModel[]): ServedModel[] {
     const reason = this.#problem === undefined ? {} : { reason: this.#problem };
     const wake = this.#wakeMs === undefined ? {} : { load_ms: this.#wakeMs };
-    return models.map((model) => {
-      if (this.#sleep === undefined || model.state !== 'ready') return { ...model, ...reason };
-      return { ...model, state: 'asleep' as const, ...wake, ...reason };
+    const listed = models.map((model): ServedModel => {
+      const adapter = this.#adapters.get(model.id);
+      if (adapter?.unloading) return { ...model, state: 'on-disk' };
+      const failed = adapter?.reason === undefined ? reason : { reason: adapter.reason };
+      if (this.#sleep === undefined || model.state !== 'ready') return { ...model, ...failed };
+      return { ...model, state: 'asleep', ...wake, ...reason };
     });
+    // Only an engine that serves can load an adapter.
+    const serves = models.some(({ state }) => state === 'ready');
+    const known = serves ? (this.#options.adapters?.models(models) ?? []) : [];
+    return [...listed, ...known.slice(0, MODELS_MAX - listed.length).map((model) => this.#describeAdapter(model))];
+  }
+
+  #describeAdapter(model: ServedModel): ServedModel {
+    const { loadMs, reason } = this.#adapters.get(model.id) ?? {};
+    return {
+      ...model,
+      ...(loadMs === undefined ? {} : { load_ms: loadMs }),
+      ...(reason === undefined ? {} : { reason }),
+    };
   }
 
   /**
@@ -106,20 +132,76 @@ export class ModelControl {
     if (asleep === true && this.#sleep === undefined) this.#set({ phase: 'asleep', level: undefined }, epoch);
   }
 
-  /** Wakes the engine if it sleeps. @throws DeploymentError */
+  /** Wakes the engine if it sleeps, and loads the model if it is an adapter. @throws DeploymentError */
   load({ model }: LoadRequest): OrderOutcome {
-    this.#requireModel(model);
-    if (this.#sleep === undefined) return { answer: { kind: 'model', model, state: 'ready' } };
+    const adapter = this.#unloadedAdapter(model);
+    if (adapter === undefined) this.#requireModel(model);
+    if (this.#sleep === undefined && adapter === undefined) return { answer: { kind: 'model', model, state: 'ready' } };
     const act = () => {
       if (this.#sleep?.phase === 'draining') this.#drain.abort();
-      this.#then(() => this.#wake());
+      if (this.#sleep !== undefined) this.#then(() => this.#wake());
+      if (adapter !== undefined) this.#then(() => this.#loadAdapter(adapter));
     };
     return { answer: { kind: 'model', model, state: 'loading' }, act };
+  }
+
+  /** An adapter of the directory that the answering engine has not loaded. */
+  #unloadedAdapter(model: string): Adapter | undefined {
+    const { adapters, engine } = this.#options;
+    const { answering = false, models = [] } = engine()?.health ?? {};
+    const isListed = models.some(({ id }) => id === model) && !this.#adapters.get(model)?.unloading;
+    return answering && !isListed ? adapters?.find(model, models) : undefined;
+  }
+
+  async #loadAdapter(adapter: Adapter): Promise<void> {
+    const { now, log, engine } = this.#options;
+    const target = engine()?.target;
+    if (target === undefined || this.#sleep !== undefined || this.#unloadedAdapter(adapter.name) === undefined) return;
+    const since = now();
+    try {
+      await this.#controlOf(target).loadAdapter(adapter, AbortSignal.timeout(this.#options.callMs ?? CALL_MS));
+      const loadMs = Math.round(now() - since);
+      log(`adapter ${adapter.name} is loaded after ${loadMs} ms`);
+      this.#rememberAdapter(adapter.name, { loadMs });
+    } catch (error) {
+      this.#rememberAdapter(adapter.name, { reason: this.#logged('load', error, `adapter ${adapter.name}: `) });
+    }
+    engine()?.lookSoon();
+  }
+
+  async #unloadAdapter(name: string): Promise<void> {
+    const { log, engine } = this.#options;
+    const target = engine()?.target;
+    const { loadMs } = this.#adapters.get(name) ?? {};
+    const known = loadMs === undefined ? {} : { loadMs };
+    if (target === undefined) return;
+    // Requests that run continue: vLLM keeps an adapter until they end, and SGLang waits for them.
+    this.#rememberAdapter(name, { ...known, unloading: true });
+    try {
+      await this.#controlOf(target).unloadAdapter(name, AbortSignal.timeout(this.#options.callMs ?? CALL_MS));
+      log(`adapter ${name} is unloaded`);
+      this.#rememberAdapter(name, known);
+    } catch (error) {
+      this.#rememberAdapter(name, { ...known, reason: this.#logged('unload', error, `adapter ${name}: `) });
+    }
+    engine()?.lookSoon();
+  }
+
+  #rememberAdapter(name: string, state: { loadMs?: number; reason?: string; unloading?: true }): void {
+    this.#adapters.delete(name);
+    this.#adapters.set(name, state);
+    const [oldest] = this.#adapters.keys();
+    if (this.#adapters.size > ADAPTERS_REMEMBERED && oldest !== undefined) this.#adapters.delete(oldest);
+    this.#options.changed();
   }
 
   /** Puts the engine to sleep when its running requests have finished. @throws DeploymentError, or rejects with it */
   async unload({ model, sleep: level, drain_ms: drainMs }: UnloadRequest): Promise<OrderOutcome> {
     const target = this.#requireModel(model);
+    if (level === undefined && this.#isAdapter(model)) {
+      const act = () => this.#then(() => this.#unloadAdapter(model));
+      return { answer: { kind: 'model', model, state: 'on-disk' }, act };
+    }
     if (level === undefined)
       throw new DeploymentError('unsupported', `${model} is not an adapter: only sleep unloads it from this engine`);
     if (target.prefill !== undefined)
@@ -134,6 +216,12 @@ export class ModelControl {
       this.#then(() => this.#fallAsleep(level, drainMs));
     };
     return { answer: { kind: 'model', model, state: 'asleep' }, act };
+  }
+
+  #isAdapter(model: string): boolean {
+    return (
+      this.#options.engine()?.health.models.some(({ id, parent }) => id === model && parent !== undefined) === true
+    );
   }
 
   /** @throws DeploymentError if no engine answers, or if it does not list the model */
@@ -193,9 +281,14 @@ export class ModelControl {
   }
 
   #failed(what: string, error: unknown): void {
+    this.#problem = this.#logged(what, error);
+  }
+
+  /** Logs why the engine did not do something, and returns it as it is published. */
+  #logged(what: string, error: unknown, subject = ''): string {
     const why = `${what}: ${errorText(error)}`.replace(/[^\x20-\x7e]+/g, ' ');
-    this.#problem = why.slice(0, MODEL_REASON_MAX);
-    this.#options.log(`the engine did not ${why}`);
+    this.#options.log(`${subject}the engine did not ${why}`);
+    return why.slice(0, MODEL_REASON_MAX);
   }
 
   #set(sleep: { phase: SleepPhase; level: SleepLevel | undefined } | undefined, epoch: number): void {

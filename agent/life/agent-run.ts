@@ -82,7 +82,7 @@ export class AgentRun {
   /** Starts everything except the sessions. */
   async #open(opened: Close[]): Promise<StateDir> {
     const { config, env } = this.#options;
-    const { parts, life, job, network, engineStart, load, seals, gpus, registers, log } = this.#agent;
+    const { adapters, parts, life, job, network, engineStart, load, seals, gpus, registers, log } = this.#agent;
     if (config.command && config.engine && (await isOccupied(config.engine))) {
       throw new UsageError(`another server already answers at ${config.engine.origin}: give the engine another --port`);
     }
@@ -107,6 +107,8 @@ export class AgentRun {
       const engine = () => engineStart.target;
       parts.requests = await openRequestService({ config, network, engine, load, seals: seals.opener, state, log });
     }
+    adapters?.open();
+    opened.push(() => adapters?.close());
     await engineStart.openWeights();
     log(`state in ${state.path}${job.name ? `, ${job.name}` : ''}`);
     this.#startEngine();

@@ -5,6 +5,7 @@ import { DeploymentError } from '../../shared/deployment/deployment-error.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { OrderReceiver } from '../deploy/order-receiver.ts';
+import { AdapterDirectory } from '../engine/adapter-directory.ts';
 import { LoadMeter } from '../engine/engine-load.ts';
 import { ModelControl } from '../engine/model-control.ts';
 import { AGENT_VERSION } from '../host/agent-version.ts';
@@ -94,10 +95,16 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
   const onHealth: SessionHealth['see'] = (seen) => health.see(seen);
   const load: LoadMeter = new LoadMeter(() => engineStart.target, config.limits);
   load.onLost(() => parts.engine?.lookSoon());
+  const modelsChanged = () => parts.engine && health.see(parts.engine.health);
+  const adapters =
+    config.loraDir === undefined
+      ? undefined
+      : new AdapterDirectory({ directory: config.loraDir, changed: modelsChanged, log });
   parts.models = new ModelControl({
     engine: () => parts.engine,
+    adapters,
     running: () => load.waiting,
-    changed: () => parts.engine && health.see(parts.engine.health),
+    changed: modelsChanged,
     now: () => performance.now(),
     log,
   });
@@ -136,7 +143,7 @@ function createEngineParts({ options, parts, network, job, life, log }: AgentBas
     giveUp: (sign) => life.end({ kind: 'fatal', sign }),
     log,
   });
-  return { load, deployed, health, engineStart, hangs };
+  return { load, deployed, health, engineStart, hangs, adapters };
 }
 
 function createOrders({ options, parts, logs, network, life, gpuUse, log }: AgentBase): OrderReceiver {

@@ -18,6 +18,7 @@ export type Me = z.infer<typeof meSchema>;
 const modelSchema = z.object({
   id: z.string(),
   state: z.enum(['ready', 'loading', 'on-disk', 'asleep']),
+  parent: z.optional(z.string()),
   context_length: z.optional(z.number()),
   quantization: z.optional(z.string()),
   engine: z.optional(z.string()),

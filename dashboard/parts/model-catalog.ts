@@ -8,6 +8,10 @@ export interface CatalogueModel {
   loading: number;
   /** Nodes with a sleeping engine, which a request wakes. */
   asleep: number;
+  /** Nodes that have the adapter and have not loaded it: a request loads it. */
+  onDisk: number;
+  /** For a LoRA adapter: the model that it changes. */
+  parent: string | undefined;
   silent: number;
   nodes: Node[];
   /** Different contexts of its nodes, the least first. */
@@ -36,7 +40,9 @@ export function catalogueOf(nodes: Iterable<Node>): CatalogueModel[] {
       if (node.suspected) model.silent++;
       else if (node.state === 'SERVING' && served.state === 'ready') model.serving++;
       else if (served.state === 'asleep') model.asleep++;
+      else if (served.state === 'on-disk') model.onDisk++;
       else model.loading++;
+      model.parent ??= served.parent;
       if (served.context_length !== undefined && !model.contexts.includes(served.context_length))
         model.contexts.push(served.context_length);
       const precision = served.quantization === undefined ? undefined : precisionName(served.quantization);
@@ -88,5 +94,6 @@ export function precisionName(quantization: string): string {
 }
 
 function emptyModel(id: string): CatalogueModel {
-  return { id, serving: 0, loading: 0, asleep: 0, silent: 0, nodes: [], contexts: [], quantizations: [] };
+  const counts = { serving: 0, loading: 0, asleep: 0, onDisk: 0, silent: 0 };
+  return { id, ...counts, parent: undefined, nodes: [], contexts: [], quantizations: [] };
 }

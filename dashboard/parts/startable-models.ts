@@ -9,11 +9,12 @@ import { about } from './format.ts';
 const SOON_MS = 3_000;
 const LATER_MS = 15_000;
 
-const STATES = ['cold', 'queued', 'starting', 'loading', 'resting', 'asleep'] as const;
+const STATES = ['cold', 'queued', 'starting', 'loading', 'resting', 'asleep', 'on-disk'] as const;
+
+const AT_REST: ReadonlySet<StartableView['state']> = new Set(['cold', 'resting', 'asleep', 'on-disk']);
 
 /** True if the model changes only when a request needs it. */
-export const isAtRest = (state: StartableView['state']) =>
-  state === 'cold' || state === 'resting' || state === 'asleep';
+export const isAtRest = (state: StartableView['state']) => AT_REST.has(state);
 
 const modelSchema = z.object({
   id: z.string(),

@@ -9,7 +9,13 @@ import { Table } from './table.ts';
 const nodeSchema = z.looseObject({
   ...NODE_FIELDS,
   models: z.array(
-    z.object({ id: z.string(), state: z.string(), load_ms: z.number().optional(), reason: z.string().optional() }),
+    z.object({
+      id: z.string(),
+      state: z.string(),
+      parent: z.string().optional(),
+      load_ms: z.number().optional(),
+      reason: z.string().optional(),
+    }),
   ),
   labels: z.record(z.string(), z.string()),
 });
@@ -50,9 +56,10 @@ export const MODELS_COMMAND: Command = {
   otela-gateway models load Qwen/Qwen3-8B --node SESSION --template vllm --set tp=4
   otela-gateway models unload Qwen/Qwen3-8B --node SESSION        finishes running requests; the node becomes idle
   otela-gateway models unload Qwen/Qwen3-8B --sleep 1             frees its GPUs; load, or a request, wakes it in seconds
+  otela-gateway models load org/adapter                           a LoRA adapter of a node's --lora-dir
   otela-gateway models move Qwen/Qwen3-8B --node SESSION --to SESSION
 
-Nodes accept these orders if their agents run with --accept-deployments. move loads the model on the new node, and unloads it from the old node when the new one serves it. Providers order only their own nodes.`,
+Nodes start and end deployments if their agents run with --accept-deployments. move loads the model on the new node, and unloads it from the old node when the new one serves it. Providers order only their own nodes.`,
   verbs: Object.keys(TAKES),
   flags: FLAGS,
   run: modelsCommand,
@@ -108,7 +115,7 @@ function parametersOf(given: readonly string[]): Record<string, string | number>
 }
 
 async function listModels(target: ApiTarget): Promise<number> {
-  const table = new Table(['model', 'state', 'session', 'provider', 'cluster', 'deployment', 'note']);
+  const table = new Table(['model', 'state', 'parent', 'session', 'provider', 'cluster', 'deployment', 'note']);
   for await (const { session, state, provider, cluster, models, labels } of readNodes(
     target,
     new URLSearchParams(),
@@ -120,9 +127,10 @@ async function listModels(target: ApiTarget): Promise<number> {
       const deployment = labels['otela.deployment'] ?? null;
       const shown = state === 'DOWN' ? 'draining' : how;
       const one = { model: id, state: shown, session, provider, cluster, deployment, ...facts };
-      const note = facts.reason ?? (facts.load_ms === undefined ? '' : `wakes in ${facts.load_ms} ms`);
+      const loads = facts.load_ms === undefined || how === 'ready' ? '' : `ready in ${facts.load_ms} ms`;
+      const note = facts.reason ?? loads;
       if (target.json) console.log(JSON.stringify(one));
-      else table.add([id, shown, session, provider, cluster, deployment ?? '-', note]);
+      else table.add([id, shown, facts.parent ?? '-', session, provider, cluster, deployment ?? '-', note]);
     }
   }
   if (!target.json) table.flush();

@@ -24,6 +24,8 @@ interface Model extends Partial<ModelDetails> {
   sunset_at?: string;
   successor?: string;
   always_on?: true;
+  /** For a LoRA adapter: the model that it changes, as vLLM and SGLang list it. */
+  parent?: string;
   state?: 'ready';
 }
 
@@ -36,7 +38,7 @@ interface LoadingModel extends Omit<Model, 'state'> {
 
 /** A model that an autoscaler starts, or a node loads, when a request needs it. */
 interface ColdModel extends Omit<Model, 'state'> {
-  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep';
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep' | 'on-disk';
   /**
    * Estimated milliseconds until the model is ready: from now if it is already starting, otherwise from the request
    * that starts it. Null: unknown.
@@ -66,7 +68,7 @@ function servedModels(view: RegistrySnapshot, account: Account): Model[] {
   for (const entry of view.nodes.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
     for (const replica of entry.models) {
-      const { id, state } = replica;
+      const { id, state, parent } = replica;
       if (state !== 'ready') continue;
       const known = served.get(id);
       if (known !== undefined) {
@@ -74,7 +76,8 @@ function servedModels(view: RegistrySnapshot, account: Account): Model[] {
         continue;
       }
       const created = Math.floor(Date.parse(entry.joined_at) / 1000);
-      const model: Model = { id, object: 'model', created, owned_by: entry.provider };
+      const adapter = parent === undefined ? {} : { parent };
+      const model: Model = { id, object: 'model', created, owned_by: entry.provider, ...adapter };
       served.set(id, { model, replicas: [replica] });
     }
   }
@@ -124,9 +127,10 @@ function dormantModels(view: RegistrySnapshot, account: Account, now: number): C
   return [...view.nodes.models()].flatMap(([id, nodes]) => {
     const dormant = isListed(view, account, id) ? dormantModel(nodes, trust, [], now) : undefined;
     if (dormant === undefined) return [];
-    const { state, provider, readyInMs } = dormant;
+    const { state, provider, readyInMs, parent } = dormant;
     const estimate = { ready_in_ms: readyInMs ?? null, loaded_percent: null, may_start: true };
-    return [{ id, object: 'model' as const, created: 0, owned_by: provider, state, ...estimate }];
+    const adapter = parent === undefined ? {} : { parent };
+    return [{ id, object: 'model' as const, created: 0, owned_by: provider, ...adapter, state, ...estimate }];
   });
 }
 

@@ -40,9 +40,14 @@ export const MODEL_REASON_MAX = 128;
 
 export const modelSchema = z.object({
   id: text(256).min(1),
-  /** `asleep`: the engine has freed its GPUs' memory, and a request wakes it. */
+  /**
+   * `asleep`: the engine has freed its GPUs' memory. `on-disk`: an adapter that the engine has not loaded. A request
+   * wakes the engine, or loads the adapter.
+   */
   state: z.enum(['ready', 'loading', 'on-disk', 'asleep']),
-  /** Milliseconds that the engine last needed to wake. Absent: not measured yet. */
+  /** For a LoRA adapter: the model that it changes. */
+  parent: text(256).min(1).optional(),
+  /** Milliseconds that the model last needed to become ready. Absent: not measured yet. */
   load_ms: z.number().int().nonnegative().optional(),
   /** Why the last order to load or unload the model failed. */
   reason: text(MODEL_REASON_MAX).optional(),

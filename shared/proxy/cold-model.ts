@@ -7,10 +7,10 @@ import type { RoutingQuery } from '../routing/choose-node.ts';
 export interface ColdModel {
   model: string;
   /**
-   * `cold`: a request starts the model. `asleep`: a request wakes its engine. `resting`: its start failed too often, so
-   * it is not started until an operator allows it again.
+   * `cold`: a request starts the model. `asleep`: a request wakes its engine. `on-disk`: an adapter, which a request
+   * loads. `resting`: its start failed too often, so it is not started until an operator allows it again.
    */
-  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep';
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting' | 'asleep' | 'on-disk';
   /** Milliseconds until the model serves; undefined if unknown. */
   readyInMs?: number | undefined;
   /** Percent of the model's weights that are loaded, from 0 to 100. */
@@ -74,7 +74,7 @@ export function coldStartWaitMs(cold: ColdModel, route: ColdRoute): number {
 
 /** True if a running node has the model and an order loads it. */
 export function isDormant({ state }: Pick<ColdModel, 'state'>): boolean {
-  return state === 'asleep';
+  return state === 'asleep' || state === 'on-disk';
 }
 
 /** A node loads the model within seconds, so a request waits for it without asking for that. */
@@ -119,6 +119,8 @@ function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' 
         : `its engine has loaded ${percent} % of the weights`;
     case 'asleep':
       return 'its engine sleeps and is being woken';
+    case 'on-disk':
+      return 'a node loads the adapter';
     default:
       return 'it is being started';
   }
@@ -131,6 +133,8 @@ export function coldWaitReason({ state, percent, where }: ColdModel): WaitReason
       return where === undefined ? { reason: 'starting' } : { reason: 'queued', where };
     case 'loading':
       return percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent };
+    case 'on-disk':
+      return { reason: 'loading' };
     case 'asleep':
       return { reason: 'waking' };
     default:

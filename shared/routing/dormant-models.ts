@@ -7,7 +7,9 @@ import { isTrusted, type Trust } from './trusted-providers.ts';
 export interface DormantModel {
   session: string;
   provider: string;
-  state: Extract<ServedModel['state'], 'asleep'>;
+  state: Extract<ServedModel['state'], 'asleep' | 'on-disk'>;
+  /** For an adapter: the model that it changes. */
+  parent: string | undefined;
   /** Milliseconds that loading last took. Undefined: not measured yet. */
   readyInMs: number | undefined;
 }
@@ -26,9 +28,16 @@ export function dormantModel(
   let best: DormantModel | undefined;
   for (const entry of nodes.all) {
     const model = entry.models.find(({ id }) => id === nodes.id);
-    if (model?.state !== 'asleep' || !canLoad(entry, trust) || !satisfies(entry, require, nodes.id, now)) continue;
+    if (
+      model === undefined ||
+      !isDormantState(model.state) ||
+      !canLoad(entry, trust) ||
+      !satisfies(entry, require, nodes.id, now)
+    )
+      continue;
     const { session, provider } = entry;
-    const found: DormantModel = { session, provider, state: model.state, readyInMs: model.load_ms };
+    const { state, parent, load_ms: readyInMs } = model;
+    const found: DormantModel = { session, provider, state, parent, readyInMs };
     if (
       best === undefined ||
       (found.readyInMs ?? Number.POSITIVE_INFINITY) < (best.readyInMs ?? Number.POSITIVE_INFINITY)
@@ -36,6 +45,11 @@ export function dormantModel(
       best = found;
   }
   return best;
+}
+
+/** True if a running engine knows the model and an order loads it. */
+function isDormantState(state: ServedModel['state']): state is DormantModel['state'] {
+  return state === 'asleep' || state === 'on-disk';
 }
 
 function canLoad(entry: RegistryEntry, trust: Trust): boolean {

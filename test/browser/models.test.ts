@@ -1,12 +1,14 @@
 /** The page of models, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { execFile } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { promise } from '../support/patience.ts';
-import { atEnd } from '../support/processes.ts';
+import { atEnd, temporaryDirectory } from '../support/processes.ts';
 import { MOCK_TEMPLATE, writeTemplates } from '../support/templates.ts';
 import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
@@ -235,4 +237,31 @@ it('an operator loads a model on an idle node, moves it, is told why not, and un
   expect(await consumer.page.getByRole('button', { name: 'Load a model' }).count()).toBe(0);
   expect(await consumer.page.getByRole('button', { name: /^Actions/ }).count()).toBe(0);
   expect([...complaints, ...consumer.complaints]).toEqual([expect.stringContaining('409')]);
+});
+
+it('an adapter is shown with its model, and an operator loads and unloads it', async () => {
+  const { gateway, token } = visitors.house;
+  const engine = await startEngine({ models: ['stand-in/parent'], lora: true });
+  atEnd(() => engine.close());
+  const directory = await temporaryDirectory('otela-lora');
+  await mkdir(join(directory, 'poems'));
+  const config = JSON.stringify({ base_model_name_or_path: 'stand-in/parent' });
+  await writeFile(join(directory, 'poems', 'adapter_config.json'), config);
+  await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, args: ['--lora-dir', directory] });
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Models');
+  const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: 'poems' }) });
+  await card.getByText('loads on request at 1 node').waitFor();
+  await card.locator('dt', { hasText: 'Adapter of' }).locator('+ dd').getByText('stand-in/parent').waitFor();
+  const act = async (name: string) => {
+    await card.getByRole('button', { name: /^Actions for poems/ }).click();
+    await page.getByRole('menuitem', { name }).click();
+    await page.getByRole('alertdialog').getByRole('button', { name }).click();
+  };
+  await act('Load');
+  await card.getByText('1 node serving').waitFor();
+  expect(engine.adapters()).toEqual(['poems']);
+  await act('Unload');
+  await card.getByText('loads on request at 1 node').waitFor();
+  expect(complaints).toEqual([]);
 });

@@ -28,6 +28,8 @@ export interface Engine {
   setModels(models: string[]): void;
   /** The level at which the engine sleeps; 0: it is awake. */
   sleepLevel(): number;
+  /** Names of the loaded LoRA adapters. */
+  adapters(): string[];
   /** Number of prompts that got their keys and values from a prefill engine. */
   received(): number;
   /** Breaks all connections, even during a transfer, and continues to listen. */
@@ -64,6 +66,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
       engine.models = models;
     },
     sleepLevel: () => engine.management.level,
+    adapters: () => [...engine.management.adapters.keys()],
     received: () => engine.transfer?.received ?? 0,
     hangUp: () => server.closeAllConnections(),
     close: () =>
@@ -79,7 +82,7 @@ answers like vLLM, with words from a fixed list: for a test without a GPU`;
 
 /**
  * `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prompt-rate TOKENS_PER_SECOND --slots N
- * --journal FILE --prefix /p --form vllm --checkpoint DIRECTORY --api-key-env VAR --sleep-mode`. SIGUSR2
+ * --journal FILE --prefix /p --form vllm --checkpoint DIRECTORY --api-key-env VAR --sleep-mode --enable-lora`. SIGUSR2
  * ends it with code 3.
  */
 export async function main(): Promise<void> {
@@ -102,6 +105,7 @@ export async function main(): Promise<void> {
       'start-after-ms': { type: 'string', default: '0' },
       'api-key-env': { type: 'string' },
       'sleep-mode': { type: 'boolean' },
+      'enable-lora': { type: 'boolean' },
       help: { type: 'boolean' },
     },
   });
@@ -121,6 +125,7 @@ export async function main(): Promise<void> {
     behaviour,
     ...(apiKey === undefined ? {} : { apiKey }),
     ...(values['sleep-mode'] === true ? { sleepMode: true } : {}),
+    ...(values['enable-lora'] === true ? { lora: true } : {}),
     ...(values.slots === undefined ? {} : { slots: Number(values.slots) }),
     ...(form === undefined ? {} : { form }),
     ...(values.checkpoint === undefined ? {} : { checkpoint: String(values.checkpoint) }),

@@ -75,6 +75,7 @@ export function ModelTile({ model, card, load, readyInMs, now, me, ask, code, de
       )}
       <Facts>
         {card?.size && <Fact name={texts.size}>{card.size}</Fact>}
+        {model.parent !== undefined && <Fact name={texts.parent}>{model.parent}</Fact>}
         {card?.license && <Fact name={texts.license}>{card.license}</Fact>}
         <Fact name={texts.context}>{contexts.map(texts.tokens).join(', ') || t.common.none}</Fact>
         {quantizations.length > 0 && <Fact name={texts.weights}>{quantizations.join(', ')}</Fact>}
@@ -128,7 +129,7 @@ function Fact({ name, now = false, children }: { name: string; now?: boolean; ch
 }
 
 function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load' | 'readyInMs'>) {
-  const { serving, loading, asleep, silent } = model;
+  const { serving, loading, asleep, onDisk, silent } = model;
   const loadingText =
     serving === 0 && readyInMs !== undefined ? texts.loadingFor(milliseconds(readyInMs)) : texts.loading(loading);
   const asleepText =
@@ -138,10 +139,11 @@ function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load
       {serving > 0 ? (
         <Tag kind="good">{texts.serving(serving)}</Tag>
       ) : (
-        loading + asleep === 0 && <Tag kind="bad">{texts.notServed}</Tag>
+        loading + asleep + onDisk === 0 && <Tag kind="bad">{texts.notServed}</Tag>
       )}
       {load !== undefined && load.waiting > 0 && <Tag kind="wait">{texts.busy(load.waiting)}</Tag>}
       {asleep > 0 && <Tag kind="plain">{asleepText}</Tag>}
+      {onDisk > 0 && <Tag kind="plain">{texts.onDisk(onDisk)}</Tag>}
       {loading > 0 && <Tag kind="wait">{loadingText}</Tag>}
       {doReplicasDiffer(model) && <Tag kind="wait">{texts.differ}</Tag>}
       {silent > 0 && <Tag kind="bad">{texts.silent(silent)}</Tag>}

@@ -32,7 +32,10 @@ export function idleNodes(me: Me, nodes: Iterable<Node>): Node[] {
 export type ReplicaAction =
   | { kind: 'load' }
   | { kind: 'move'; model: string; node: Node }
-  | { kind: 'unload' | 'sleep' | 'wake'; model: string; node: Node };
+  | { kind: OrderKind; model: string; node: Node };
+
+/** Orders that need no further input. */
+type OrderKind = 'unload' | 'sleep' | 'wake' | 'loadAdapter' | 'unloadAdapter';
 
 interface ReplicaMenuProps {
   me: Me;
@@ -49,19 +52,22 @@ export function ReplicaMenu({ me, model, node, ask }: ReplicaMenuProps) {
   if (!isHere(node) || !mayOrder(me, node)) return null;
   const isDeployed = node.labels?.[DEPLOYMENT_LABEL] !== undefined;
   const served = node.models.find(({ id }) => id === model);
-  const action = (kind: 'unload' | 'move' | 'sleep' | 'wake', danger = false) => ({
+  const isAdapter = served?.parent !== undefined;
+  const action = (kind: OrderKind | 'move') => ({
     label: texts[kind],
     act: () => ask({ kind, model, node }),
-    danger,
+    danger: kind === 'unload',
   });
   return (
     <RowMenu
       name={texts.nodeOf(node.session.slice(0, 8), model)}
       actions={[
-        served?.state === 'asleep' && action('wake'),
-        served?.state === 'ready' && SLEEPERS.includes(served.engine) && action('sleep'),
-        isDeployed && action('move'),
-        isDeployed && action('unload', true),
+        isAdapter && served?.state === 'on-disk' && action('loadAdapter'),
+        isAdapter && served?.state === 'ready' && action('unloadAdapter'),
+        !isAdapter && served?.state === 'asleep' && action('wake'),
+        !isAdapter && served?.state === 'ready' && SLEEPERS.includes(served.engine) && action('sleep'),
+        !isAdapter && isDeployed && action('move'),
+        !isAdapter && isDeployed && action('unload'),
       ]}
     />
   );
@@ -85,12 +91,12 @@ interface OrderedProps extends Pick<ReplicaDialogProps, 'close' | 'done'> {
   action: Exclude<ReplicaAction, { kind: 'load' | 'move' }>;
 }
 
-/** Unloads a model, puts its engine to sleep, or wakes it. */
+/** Unloads a model, puts its engine to sleep or wakes it, loads or unloads an adapter. */
 function Ordered({ action: { kind, model, node }, close, done }: OrderedProps) {
   const { session } = node;
   const body = { model, session };
   const act = async () => {
-    if (kind === 'wake') await gateway.POST('/admin/replicas/load', { body });
+    if (kind === 'wake' || kind === 'loadAdapter') await gateway.POST('/admin/replicas/load', { body });
     else await gateway.POST('/admin/replicas/unload', { body: kind === 'sleep' ? { ...body, sleep: 1 } : body });
     done(texts[`${kind}s`](session.slice(0, 8), model));
   };

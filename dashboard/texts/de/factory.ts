@@ -82,6 +82,7 @@ export const startable = {
     loading: 'wird geladen',
     resting: 'Start fehlgeschlagen; fragen Sie einen Betreiber',
     asleep: 'schläft, wird bei einer Anfrage geweckt',
+    'on-disk': 'wird bei einer Anfrage geladen',
   },
   loading: (percent: number) => `wird geladen: ${Math.round(percent)} %`,
   within: (time: string) => `antwortet in etwa ${time}`,

@@ -76,6 +76,7 @@ export const startable = {
     loading: 'loading',
     resting: 'failed to start; ask an operator',
     asleep: 'asleep, wakes on request',
+    'on-disk': 'loads on request',
   },
   loading: (percent: number) => `loading ${Math.round(percent)}%`,
   within: (time: string) => `answers in about ${time}`,

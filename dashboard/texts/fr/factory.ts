@@ -87,6 +87,7 @@ export const startable = {
     loading: 'en chargement',
     resting: 'échec du démarrage ; demandez à un opérateur',
     asleep: 'en veille, une requête le réveille',
+    'on-disk': 'chargé à la demande',
   },
   loading: (percent: number) => `chargement ${Math.round(percent)} %`,
   within: (time: string) => `répond dans environ ${time}`,

@@ -68,7 +68,7 @@ const unloadSchema = z.strictObject({
   session: sessionSchema.optional(),
   /**
    * The engine sleeps and keeps its node: at level 1 the weights stay in the machine's memory, at level 2 they are read
-   * from disk again. The next request wakes it. Absent: the deployment ends.
+   * from disk again. The next request wakes it. Absent: the deployment ends, or the adapter is unloaded.
    */
   sleep: z.union([z.literal(1), z.literal(2)]).optional(),
   /** Maximum milliseconds to wait for running requests. */
@@ -104,7 +104,7 @@ export const replicaRoutes: readonly AdminRoute[] = [
     ...common,
     path: '/replicas/load',
     summary:
-      'Load a model: wake an engine that sleeps with it, or start it on an idle node that has a deployment template for it. 202: the agent accepted. Providers load on their own nodes.',
+      'Load a model: wake an engine that sleeps with it, load it as an adapter of a running model, or start it on an idle node that has a deployment template for it. 202: the agent accepted. Providers load on their own nodes.',
     body: loadSchema,
     answer: replicaSchema,
     run: loadReplica,
@@ -146,7 +146,9 @@ async function dormantNode(call: AnyCall, id: string, session: string | undefine
   const nodes = await ownNodes(call, { model: id, ...(session === undefined ? {} : { session }) });
   return nodes.find(
     ({ state, connected, models }) =>
-      state === 'SERVING' && connected && models.some((one) => one.id === id && one.state === 'asleep'),
+      state === 'SERVING' &&
+      connected &&
+      models.some((one) => one.id === id && (one.state === 'asleep' || one.state === 'on-disk')),
   );
 }
 
@@ -167,7 +169,16 @@ async function changeModel(
 async function unloadReplica(call: AdminCall<z.infer<typeof unloadSchema>>): Promise<Response> {
   const { model: id, session, sleep, drain_ms: drainMs } = call.body;
   const entry = await nodeOf(call, id, session);
-  if (sleep !== undefined) return changeModel(call, entry, { action: 'unload', model: id, sleep, drain_ms: drainMs });
+  const isAdapter = entry.models.some((one) => one.id === id && one.parent !== undefined);
+  if (isAdapter && sleep !== undefined)
+    throw new ApiError('unprocessable_content', `${quoteForMessage(id)} is an adapter: it is unloaded without sleep.`);
+  if (isAdapter || sleep !== undefined)
+    return changeModel(call, entry, {
+      action: 'unload',
+      model: id,
+      drain_ms: drainMs,
+      ...(sleep === undefined ? {} : { sleep }),
+    });
   const current = await deploymentOf(call, entry, id);
   const deployment = await stopDeployment(call, entry.session, current, drainMs);
   return reply(call, { model: id, session: entry.session, deployment });
@@ -262,7 +273,8 @@ async function idleNodes(call: AnyCall, id: string): Promise<RegistryEntry[]> {
  */
 async function nodeOf(call: AnyCall, id: string, session: string | undefined): Promise<RegistryEntry> {
   const running = (await ownNodes(call, { model: id, ...(session === undefined ? {} : { session }) })).filter(
-    ({ state }) => state === 'JOIN' || state === 'SERVING',
+    ({ state, models }) =>
+      (state === 'JOIN' || state === 'SERVING') && models.some((one) => one.id === id && one.state !== 'on-disk'),
   );
   const [only] = running;
   const ofProvider = call.account.role === 'operator' ? '' : ` of provider ${call.account.provider ?? '(none)'}`;

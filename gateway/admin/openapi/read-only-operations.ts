@@ -49,7 +49,7 @@ const MODEL = objectOf(
       { kinds: KINDS },
       { parameters: COUNT, tool_parsers: TEXTS, reasoning_parsers: TEXTS, differ: DIFFER },
     ),
-    state: { type: 'string', enum: ['ready', 'loading', 'cold', 'queued', 'starting', 'resting', 'asleep'] },
+    state: { type: 'string', enum: ['ready', 'loading', 'cold', 'queued', 'starting', 'resting', 'asleep', 'on-disk'] },
     ready_in_ms: { type: ['number', 'null'], description: 'Estimated from previous starts; null: unknown.' },
     loading_ms: { type: 'number' },
     loaded_percent: { type: ['number', 'null'] },

@@ -37,7 +37,7 @@ async function start(options: EngineOptions = {}, callMs = 10_000): Promise<Worl
   const load = { running: 0 };
   const lines: string[] = [];
   const control = new ModelControl({
-    engine: () => ({ health, target }),
+    engine: () => ({ health, target, lookSoon: () => {} }),
     running: () => load.running,
     changed: () => {},
     now: () => performance.now(),

@@ -42,6 +42,8 @@ export interface EngineOptions {
   checkpoint?: string;
   /** True: it can sleep; see `management.ts`. */
   sleepMode?: boolean;
+  /** True: it loads LoRA adapters at run time. */
+  lora?: boolean;
   /** Like SGLang: weights stay in the machine's memory while it sleeps. */
   cpuBackup?: boolean;
   /** File of the journal, see `journal.ts`. */
@@ -86,8 +88,8 @@ export class MockEngine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.models = options.models ?? ['stand-in'];
-    const { sleepMode = false, cpuBackup = false, checkpoint = this.models[0] ?? '' } = options;
-    this.management = new Management({ sglang: options.form === 'sglang', sleepMode, cpuBackup, checkpoint });
+    const { sleepMode = false, lora = false, cpuBackup = false, checkpoint = this.models[0] ?? '' } = options;
+    this.management = new Management({ sglang: options.form === 'sglang', sleepMode, lora, cpuBackup, checkpoint });
     this.transfer = options.role && new KvTransfer(options.role);
     this.#slots = new Slots(options.slots ?? Number.POSITIVE_INFINITY);
     this.#journal = options.journal === undefined ? undefined : new Journal(options.journal);
@@ -98,7 +100,13 @@ export class MockEngine {
     this.#freeze.set(behaviour.fault === 'hang');
   }
 
+  /** The models and the adapters that answer. */
   get #loaded(): readonly string[] {
+    const bases = this.#bases;
+    return bases.length === 0 ? bases : [...bases, ...this.management.adapters.keys()];
+  }
+
+  get #bases(): readonly string[] {
     return this.#control.left > 0 && this.#control.behaviour.forgets === true ? [] : this.models;
   }
 
@@ -153,13 +161,18 @@ export class MockEngine {
     if ((form !== 'vllm' || about === undefined) && !this.#admits(authorization)) return json401();
     if (about !== undefined) return about;
     const fingerprint = form === undefined ? { owned_by: FINGERPRINT } : {};
-    return json({ object: 'list', data: this.#loaded.map((id) => ({ ...listedModel(id, asForm), ...fingerprint })) });
+    const data = this.#bases.map((id) => ({ ...listedModel(id, asForm), ...fingerprint }));
+    // As in vLLM's and SGLang's lists, an adapter has its folder as `root`, and no maximum length.
+    const adapters = [...this.management.adapters].map(([id, root]) => ({
+      ...{ ...listedModel(id, asForm), ...fingerprint, root, parent: this.models[0], max_model_len: null },
+    }));
+    return json({ object: 'list', data: [...data, ...adapters] });
   }
 
   #form(form: EngineForm): FormOptions {
     const { checkpoint, maxModelLen = 32_768 } = this.#options;
     const { sleepMode = false, cpuBackup = false } = this.#options;
-    return { form, checkpoint, maxModelLen, models: this.#loaded, sleepMode, cpuBackup };
+    return { form, checkpoint, maxModelLen, models: this.#bases, sleepMode, cpuBackup };
   }
 
   #metrics(): string {
