@@ -126,7 +126,7 @@ function withCold(
     ask: (model) => {
       const node = dormant(model);
       if (node === undefined) coldModels.ask(model, context, Date.now());
-      else modelLoader.ask(node.session, model, context, Date.now());
+      else modelLoader.ask(model, node, context, Date.now());
     },
   };
   if (models.some((model) => dormant(model) !== undefined)) return { ...route, cold };

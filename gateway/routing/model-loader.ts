@@ -1,5 +1,6 @@
 /** Orders nodes to load a model that a request needs. The registry object signs the order, the tunnel object sends it. */
 
+import type { DormantModel } from '../../shared/routing/dormant-models.ts';
 import type { Env } from '../env.ts';
 import type { Background } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
@@ -15,13 +16,18 @@ interface Context {
   ctx: Background;
 }
 
-class ModelLoader {
-  /** When each node was last ordered to load each model. */
+type OrderedNode = Pick<DormantModel, 'session' | 'version'>;
+
+export class ModelLoader {
+  /** When each node was last ordered to load each model, for each version of its record. */
   readonly #orderedAt = new Map<string, number>();
 
-  /** Orders the node to load the model, at most once per REPEAT_MS. Does not wait for the answer. */
-  ask(session: string, model: string, { env, ctx }: Context, now: number): void {
-    const key = `${session} ${model}`;
+  /**
+   * Orders the node to load the model. Does not wait for the answer. Repeats the order after REPEAT_MS, or if the node's
+   * record has changed: a model that was loaded and unloaded again needs another order.
+   */
+  ask(model: string, { session, version }: OrderedNode, { env, ctx }: Context, now: number): void {
+    const key = `${session} ${version} ${model}`;
     const before = this.#orderedAt.get(key);
     if (before !== undefined && Math.abs(now - before) < REPEAT_MS) return;
     this.#orderedAt.delete(key);

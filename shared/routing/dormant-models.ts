@@ -7,6 +7,8 @@ import { isTrusted, type Trust } from './trusted-providers.ts';
 export interface DormantModel {
   session: string;
   provider: string;
+  /** The version of the node's record. */
+  version: number;
   state: Extract<ServedModel['state'], 'asleep' | 'on-disk'>;
   /** For an adapter: the model that it changes. */
   parent: string | undefined;
@@ -35,9 +37,9 @@ export function dormantModel(
       !satisfies(entry, require, nodes.id, now)
     )
       continue;
-    const { session, provider } = entry;
+    const { session, provider, version } = entry;
     const { state, parent, load_ms: readyInMs } = model;
-    const found: DormantModel = { session, provider, state, parent, readyInMs };
+    const found: DormantModel = { session, provider, version, state, parent, readyInMs };
     if (
       best === undefined ||
       (found.readyInMs ?? Number.POSITIVE_INFINITY) < (best.readyInMs ?? Number.POSITIVE_INFINITY)

@@ -25,7 +25,14 @@ function found(entries: RegistryEntry[], require: Requirement[] = []) {
 
 test('the node that wakes fastest is chosen; one that was never measured comes last', () => {
   const nodes = [entry('a', asleep()), entry('b', asleep(9_000)), entry('c', asleep(2_000))];
-  expect(found(nodes)).toEqual({ session: 'c', provider: 'lab', state: 'asleep', readyInMs: 2_000 });
+  expect(found(nodes)).toEqual({
+    session: 'c',
+    provider: 'lab',
+    version: 1,
+    state: 'asleep',
+    parent: undefined,
+    readyInMs: 2_000,
+  });
   expect(found([entry('a', asleep())])).toMatchObject({ session: 'a', readyInMs: undefined });
 });
 
