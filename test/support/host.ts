@@ -2,10 +2,10 @@
  * The gateway's host as a parameter of the tests: a program that is started, answers at a URL, and keeps its data in
  * one directory.
  */
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-generation.ts';
-import { descendants, Managed, memoryOf } from './processes.ts';
+import { atEnd, descendants, Managed, memoryOf } from './processes.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from './where.ts';
 
 /** Time limit of a start, which takes 1 s on an idle machine. */
@@ -67,6 +67,8 @@ class ServedHost implements RunningHost {
 
   constructor(main: string, flags: string[], { data, host, port, args, env, prefix = [] }: HostOptions) {
     this.#data = data;
+    // The host `postgresql` keeps its database beside the data, which its gateway would refuse to share.
+    atEnd(() => rm(`${data}-postgres`, { recursive: true, force: true, maxRetries: 5 }));
     const serve = ['serve', '--port', String(port), '--host', host, '--data', data, ...args];
     const options = { label: 'gateway', cwd: ROOT, ...(env && { env }) };
     this.process = new Managed([...prefix, NODE, ...flags, main, ...serve], options);
