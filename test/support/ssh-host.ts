@@ -22,7 +22,8 @@ export async function createUser(profile = ''): Promise<HostUser> {
   const home = await temporaryDirectory('otela-home');
   // sshd refuses a user with a locked password; `*` is a password that nothing matches.
   execFileSync('useradd', ['--no-create-home', '--home-dir', home, '--shell', '/bin/bash', '--password', '*', name]);
-  atEnd(() => void spawnSync('userdel', [name]));
+  // --force: processes of the user may still be ending.
+  atEnd(() => void spawnSync('userdel', ['--force', name]));
   const [uid = 0, gid = 0] = ['-u', '-g'].map((flag) => Number(execFileSync('id', [flag, name], { encoding: 'utf8' })));
   await mkdir(join(home, 'bin'));
   await writeFile(join(home, '.bash_profile'), `${profile}\nexport PATH="$HOME/bin:$PATH"\n`);
