@@ -69,10 +69,12 @@ export function cannotRun(project: string): string | undefined {
 /** A Python that has this package: OTELA_TEST_PYTHON, otherwise that of `.ci/venv`, otherwise the machine's. */
 export function pythonWith(
   root: string,
-  name: 'openai' | 'prometheus_client' | 'pyhpke' | 'schemathesis',
+  name: 'cloudpickle' | 'openai' | 'prometheus_client' | 'pyhpke' | 'schemathesis',
 ): string | undefined {
+  // Versions of cloudpickle before 3 have no such module member.
+  const check = name === 'cloudpickle' ? 'from cloudpickle.cloudpickle import Pickler' : `import ${name}`;
   const candidates = [process.env.OTELA_TEST_PYTHON, join(root, '.ci/venv/bin/python'), which('python3')];
   return candidates.find(
-    (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', `import ${name}`]).status === 0,
+    (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', check]).status === 0,
   );
 }

@@ -6,6 +6,7 @@ notebook, and a closure or lambda, travels by cloudpickle; then nodes need the s
 
 import ast
 import base64
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -19,7 +20,7 @@ import textwrap
 import zipfile
 import zlib
 
-from . import _cloudpickle, _values
+from . import _values
 from ._errors import OtelaError
 from ._function import Function
 
@@ -27,7 +28,7 @@ BYTES_MAX = 512 * 1024
 # Files of a package that travel with it; more is no code.
 FILES_MAX = 500
 FORMAT = 1
-LIBRARY = ("__init__", "_bundle", "_client", "_cloudpickle", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_values", "_worker")
+LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_values", "_worker")
 SKIPPED = {"__pycache__", "node_modules", "venv"}
 
 
@@ -39,7 +40,7 @@ class Bundle:
         own = _json(parts)
         self.context = hashlib.sha256(own.encode()).hexdigest()
         self.name = parts["name"]
-        self.text = _json({"opentela_function": FORMAT, **parts, "library": library()})
+        self.text = _json({"opentela_function": FORMAT, **parts, "library": library("pickle" in parts)})
         if len(self.text) > BYTES_MAX:
             raise OtelaError(
                 f"{self.name} with its modules has {len(self.text)} bytes, and at most {BYTES_MAX} are possible: "
@@ -51,17 +52,20 @@ def _json(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-_LIBRARY = []
+@functools.cache
+def library(with_cloudpickle):
+    """This package without its part for sealed prompts, as a zip file in base64. Only the same cloudpickle reads a pickle, so it travels."""
+    files = _modules_of(__package__, LIBRARY)
+    if with_cloudpickle:
+        files.update(_modules_of("cloudpickle", ("__init__", "cloudpickle")))
+    return _zip(files)
 
 
-def library():
-    """This package without its part for sealed prompts, as a zip file in base64."""
-    if not _LIBRARY:
-        loader = importlib.util.find_spec(__package__).loader
-        folder = os.path.dirname(__file__)
-        read = getattr(loader, "get_data", None) or (lambda path: open(path, "rb").read())
-        _LIBRARY.append(_zip({f"opentela/{name}.py": read(os.path.join(folder, f"{name}.py")) for name in LIBRARY}))
-    return _LIBRARY[0]
+def _modules_of(package, names):
+    spec = importlib.util.find_spec(package)
+    folder = spec.submodule_search_locations[0]
+    read = getattr(spec.loader, "get_data", None) or (lambda path: open(path, "rb").read())
+    return {f"{package}/{name}.py": read(os.path.join(folder, f"{name}.py")) for name in names}
 
 
 def _zip(files):
@@ -105,7 +109,7 @@ def _by_value(function, parts, infer, load, module):
         roots.add(module.__name__.partition(".")[0])
     _collect(roots, set(), files, imports, folder)
     try:
-        pickled = _cloudpickle.dumps((infer, load), _values.PROTOCOL)
+        pickled = _values.dumps_code((infer, load))
     except Exception as error:
         raise OtelaError(
             f"{infer.__qualname__} cannot be pickled ({error}): open files, connections and models in load(), or put the function into a file"

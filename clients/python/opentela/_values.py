@@ -6,8 +6,16 @@ import json
 import pickle
 import sys
 
-from . import _cloudpickle
 from ._errors import FunctionError
+
+try:
+    # Only notebooks, closures and lambdas need it. Its table of classes has no public name, so pyproject.toml names one version.
+    from cloudpickle import cloudpickle
+
+    if not hasattr(cloudpickle, "Pickler"):
+        cloudpickle = None  # a version before 3
+except ImportError:
+    cloudpickle = None
 
 PICKLE = "$pickle"
 PROTOCOL = 5
@@ -59,14 +67,21 @@ def dumps(value, by_value=False):
             return pickle.dumps(value, PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, or a class in a function
-    return _cloudpickle.dumps(value, PROTOCOL)
+    return dumps_code(value)
 
 
-class _ResultPickler(_cloudpickle.Pickler):
+def dumps_code(value):
+    """The pickle of a value whose code travels with it. @raises TypeError if cloudpickle is missing"""
+    if cloudpickle is None:
+        raise TypeError("its code has no file, so it needs cloudpickle 3: pip install 'opentela[notebook]'")
+    return cloudpickle.dumps(value, PROTOCOL)
+
+
+class _ResultPickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):
     """Names the classes that the client sent with a function, because it will not take code from a node."""
 
     def persistent_id(self, obj):
-        known = _cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS.get(obj) if isinstance(obj, type) else None
+        known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS.get(obj) if cloudpickle and isinstance(obj, type) else None
         return known and ("class", known)
 
 
@@ -105,7 +120,8 @@ class _Trusting(pickle.Unpickler):
         self.modules = modules
 
     def persistent_load(self, pid):
-        found = _cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(pid[1]) if isinstance(pid, tuple) and len(pid) == 2 else None
+        is_class = cloudpickle and isinstance(pid, tuple) and len(pid) == 2
+        found = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(pid[1]) if is_class else None
         if found is None:
             raise FunctionError("the result is of a class that another process defined: define the class in a .py file", "unreadable_result")
         return found

@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import datetime
 import decimal
+import io
 import os
 import pickle
 import subprocess
@@ -13,9 +14,11 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
+import zipfile
 
 import opentela
-from opentela import _bundle, _cloudpickle, _function, _values
+from opentela import _bundle, _function, _values
 from opentela._errors import FunctionError, OtelaError
 
 
@@ -281,10 +284,15 @@ class Packing(unittest.TestCase):
             self.assertEqual(sorted(found), ["beside.py", "whole/__init__.py", "whole/part.py"])
             self.assertEqual(sorted(needed), ["wanted_beside", "wanted_inside", "wanted_top"])
 
-    def test_cloudpickle_is_the_published_one(self):
-        """Its pickles are only read by the same version, so the bundle carries it."""
-        self.assertIn("_cloudpickle", _bundle.LIBRARY)
-        self.assertTrue(_cloudpickle.dumps(lambda: 1))
+    @unittest.skipUnless(_values.cloudpickle, "cloudpickle is not installed")
+    def test_cloudpickle_travels_with_its_pickles(self):
+        """Only the same version reads them."""
+        names = zipfile.ZipFile(io.BytesIO(base64.b64decode(_bundle.library(True)))).namelist()
+        self.assertIn("cloudpickle/cloudpickle.py", names)
+
+    def test_without_cloudpickle_a_lambda_says_what_it_needs(self):
+        with unittest.mock.patch.object(_values, "cloudpickle", None):
+            self.assertRaisesRegex(TypeError, r"pip install 'opentela\[notebook\]'", _values.dumps, lambda: 1)
 
 
 if __name__ == "__main__":

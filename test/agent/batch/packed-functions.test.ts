@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { FunctionProcess } from '../../../agent/batch/functions/function-process.ts';
 import { patience } from '../../support/patience.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
+import { NO_CLOUDPICKLE, PYTHON } from '../../support/python-with-cloudpickle.ts';
 import { ROOT } from '../../support/where.ts';
 
 const CLIENT = join(ROOT, 'clients/python');
@@ -17,7 +18,7 @@ afterEach(async () => {
 
 /** Runs Python with the client. */
 const python = async (args: readonly string[], cwd = CLIENT, env: Readonly<Record<string, string>> = {}) =>
-  promisify(execFile)('python3', [...args], {
+  promisify(execFile)(PYTHON, [...args], {
     cwd,
     env: { PATH: process.env.PATH ?? '', PYTHONPATH: CLIENT, PYTHONDONTWRITEBYTECODE: '1', ...env },
     timeout: patience(60_000),
@@ -65,7 +66,8 @@ describe('a function that the Python client packed', () => {
     expect(answer).toMatchObject({ kind: 'outputs', outputs: ['[14, {"a": 1}, 100]', '[12, {"a": 1}, 100]'] });
   });
 
-  it('that a notebook or a closure made travels with what it refers to', async () => {
+  it('that a notebook or a closure made travels with what it refers to', async ({ skip }) => {
+    skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
     const ask =
       'import math\nbase = 40\ndef helper(x):\n    return math.floor(x) + base\nf = lambda x: (helper(x), {x})';
     const { made, loaded } = await started(await packed({}, ask));
@@ -99,7 +101,8 @@ describe('a function that the Python client packed', () => {
     expect(loaded).not.toContain('no_such_extra');
   });
 
-  it('of another Python says which one it needs', async () => {
+  it('of another Python says which one it needs', async ({ skip }) => {
+    skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
     const code = await packed({}, 'f = lambda x: x');
     const { loaded } = await started(code.replace(/"pickled_by":\[3,\d+\]/, '"pickled_by":[3,99]'));
     expect(loaded).toContain('declare python="3.99", or move the function to the top level of a .py file');

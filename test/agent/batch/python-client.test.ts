@@ -7,14 +7,16 @@ import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { patience } from '../../support/patience.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
+import { NO_CLOUDPICKLE, PYTHON } from '../../support/python-with-cloudpickle.ts';
 import { ROOT } from '../../support/where.ts';
 
 const CLIENT = join(ROOT, 'clients/python');
 
-it('the tests of the Python client pass', async () => {
+it('the tests of the Python client pass', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   const args = ['-W', 'error::DeprecationWarning', '-m', 'unittest', 'discover', '-s', 'tests'];
   const env = { PATH: process.env.PATH ?? '', PYTHONPATH: CLIENT, PYTHONDONTWRITEBYTECODE: '1' };
-  const { stderr } = await promisify(execFile)('python3', args, { cwd: CLIENT, env, timeout: patience(60_000) });
+  const { stderr } = await promisify(execFile)(PYTHON, args, { cwd: CLIENT, env, timeout: patience(60_000) });
   expect(stderr).toMatch(/\nOK\n$/);
 });
 
@@ -26,6 +28,6 @@ it('the first lines of the page run as they are printed', async () => {
   const script = join(directory, 'check.py');
   writeFileSync(script, code);
   const env = { PATH: process.env.PATH ?? '', PYTHONPATH: CLIENT, OTELA_GATEWAY: 'local' };
-  const { stdout } = await promisify(execFile)('python3', [script], { env, timeout: patience(60_000) });
+  const { stdout } = await promisify(execFile)(PYTHON, [script], { env, timeout: patience(60_000) });
   expect(stdout).toBe('True\nFalse\n');
 });

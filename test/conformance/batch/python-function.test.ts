@@ -10,6 +10,7 @@ import { startAgent } from '../../support/agent.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { NO_CLOUDPICKLE, PYTHON } from '../../support/python-with-cloudpickle.ts';
 import { ROOT } from '../../support/where.ts';
 
 afterEach(endAll);
@@ -48,13 +49,13 @@ async function place(...args: string[]): Promise<Place> {
 async function script({ env, directory }: Place, text: string, name = 'script.py'): Promise<string> {
   const path = join(directory, name);
   writeFileSync(path, text);
-  const { stdout } = await promisify(execFile)('python3', [path, directory], { env, timeout: patience(120_000) });
+  const { stdout } = await promisify(execFile)(PYTHON, [path, directory], { env, timeout: patience(120_000) });
   return stdout.trim();
 }
 
 it('the client’s example runs on the nodes, and its module is not needed there', async () => {
   const { env } = await place();
-  const { stdout } = await promisify(execFile)('python3', [join(ROOT, 'clients/python/example.py')], {
+  const { stdout } = await promisify(execFile)(PYTHON, [join(ROOT, 'clients/python/example.py')], {
     env,
     timeout: patience(120_000),
   });
@@ -119,7 +120,10 @@ with opentela.Client() as client:
   expect(lines[2]).toContain('there is no run');
 });
 
-it('functions of all kinds run on a node as they run here: with keywords, in lists, async, from a closure', async () => {
+it('functions of all kinds run on a node as they run here: with keywords, in lists, async, from a closure', async ({
+  skip,
+}) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   const at = await place();
   const main = `
 import dataclasses, opentela
@@ -225,7 +229,7 @@ it('the client takes its key to no other address, whatever an answer points to',
   const gateway = await serve((_, response) => void response.writeHead(302, { location: elsewhere }).end());
   const ask = 'import opentela; opentela.Client().gateway.request("GET", "/files")';
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: gateway, OTELA_API_KEY: 'sk-secret' };
-  const asked = promisify(execFile)('python3', ['-c', ask], {
+  const asked = promisify(execFile)(PYTHON, ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: 60_000,
   });
@@ -295,7 +299,7 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
 const runAll = ({ url }: StandIn, first = 'pass') => {
   const ask = `import opentela; from opentela import _runs; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
-  return promisify(execFile)('python3', ['-c', ask], {
+  return promisify(execFile)(PYTHON, ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),
   });
@@ -303,7 +307,8 @@ const runAll = ({ url }: StandIn, first = 'pass') => {
 
 const run = async (gateway: StandIn) => (await runAll(gateway)).stdout.trim();
 
-it('a file whose answer was lost is found again, and not uploaded a second time', async () => {
+it('a file whose answer was lost is found again, and not uploaded a second time', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   let lost = false;
   const gateway = await standIn((path, response) => {
     if (path !== 'POST /v1/files' || lost) return false;
@@ -315,7 +320,8 @@ it('a file whose answer was lost is found again, and not uploaded a second time'
   expect(gateway.uploaded.map((name) => name.replace(/-[0-9a-f-]*\..*/, ''))).toEqual(['function', 'inputs']);
 });
 
-it('a batch whose answer was lost is found again, and not made a second time', async () => {
+it('a batch whose answer was lost is found again, and not made a second time', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   let lost = false;
   const gateway = await standIn((path, response) => {
     if (path !== 'POST /v1/batches' || lost) return false;
@@ -327,7 +333,8 @@ it('a batch whose answer was lost is found again, and not made a second time', a
   expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
 });
 
-it('a poll that breaks off, says nonsense or fails does not cancel the batch', async () => {
+it('a poll that breaks off, says nonsense or fails does not cancel the batch', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   const broken: ((response: ServerResponse) => void)[] = [
     (response) => {
       response.writeHead(200, { 'content-length': '100' });
@@ -346,7 +353,8 @@ it('a poll that breaks off, says nonsense or fails does not cancel the batch', a
   expect(gateway).toMatchObject({ created: 1, cancelled: 0 });
 });
 
-it('while no node takes a line, the client says once what it waits for', async () => {
+it('while no node takes a line, the client says once what it waits for', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   let polls = 3;
   const gateway = await standIn((path, response) => {
     if (path !== 'GET /v1/batches/batch_1' || polls-- <= 0) return false;
@@ -360,7 +368,8 @@ it('while no node takes a line, the client says once what it waits for', async (
   ]);
 });
 
-it('a result with a line’s end of Unicode in it is one result', async () => {
+it('a result with a line’s end of Unicode in it is one result', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   const text = 'a\u2028b\u0085c\u000bd';
   const gateway = await standIn((path, response) => {
     if (path !== 'GET /v1/files/file-out/content') return false;
@@ -377,7 +386,7 @@ it.each([
   ['a key in two lines', 'http://127.0.0.1:9', 'sk-secret\nsk-other', 'characters that are not allowed'],
 ])('%s is refused at once, and no key is told', async (_, gateway, key, said) => {
   const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).gateway.request("GET", "/files", away_s=5)`;
-  const asked = promisify(execFile)('python3', ['-c', ask, gateway, key], {
+  const asked = promisify(execFile)(PYTHON, ['-c', ask, gateway, key], {
     env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),
   });
@@ -394,7 +403,7 @@ it('a key that was read with its line’s end is the key', async () => {
     response.end('{}');
   });
   const ask = `import opentela, sys; opentela.Client(*sys.argv[1:]).gateway.request("GET", "/files", away_s=5)`;
-  await promisify(execFile)('python3', ['-c', ask, gateway, 'sk-secret\n'], {
+  await promisify(execFile)(PYTHON, ['-c', ask, gateway, 'sk-secret\n'], {
     env: { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') },
     timeout: patience(60_000),
   });
