@@ -28,7 +28,7 @@ BYTES_MAX = 512 * 1024
 # Files of a package that travel with it; more is no code.
 FILES_MAX = 500
 FORMAT = 1
-LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_values", "_worker")
+LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_sender", "_values", "_worker")
 SKIPPED = {"__pycache__", "node_modules", "venv"}
 
 
@@ -40,7 +40,7 @@ class Bundle:
         own = _json(parts)
         self.context = hashlib.sha256(own.encode()).hexdigest()
         self.name = parts["name"]
-        self.text = _json({"opentela_function": FORMAT, **parts, "library": library("pickle" in parts)})
+        self.text = _json({"opentela_function": FORMAT, **parts, "library": library("pickle" in parts and _values.cloudpickle is not None)})
         if len(self.text) > BYTES_MAX:
             raise OtelaError(
                 f"{self.name} with its modules has {len(self.text)} bytes, and at most {BYTES_MAX} are possible: "

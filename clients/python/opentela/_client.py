@@ -12,7 +12,8 @@ from ._errors import OtelaError
 from ._function import as_function
 from ._gateway import Gateway
 from ._local import LocalSender
-from ._runs import SEARCHED_MAX, Call, Run, Sender, input_key, new_run_id
+from ._runs import Run, new_run_id
+from ._sender import SEARCHED_MAX, Call, Sender, input_key
 
 LOCAL = "local"
 # A line has at most 4 MiB with its names.

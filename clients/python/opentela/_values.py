@@ -71,10 +71,16 @@ def dumps(value, by_value=False):
 
 
 def dumps_code(value):
-    """The pickle of a value whose code travels with it. @raises TypeError if cloudpickle is missing"""
-    if cloudpickle is None:
+    """The pickle of a value, with its code unless a package on the node has it. @raises TypeError if this needs cloudpickle"""
+    if cloudpickle is not None:
+        return cloudpickle.dumps(value, PROTOCOL)
+    try:
+        named = pickle.dumps(value, PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        named = b"__main__"
+    if b"__main__" in named:
         raise TypeError("its code has no file, so it needs cloudpickle 3: pip install 'opentela[notebook]'")
-    return cloudpickle.dumps(value, PROTOCOL)
+    return named
 
 
 class _ResultPickler(cloudpickle.Pickler if cloudpickle else pickle.Pickler):

@@ -5,7 +5,7 @@ import threading
 import unittest
 
 import opentela
-from opentela import _runs
+from opentela import _sender
 from opentela._errors import FunctionError, OtelaError
 
 
@@ -77,13 +77,13 @@ class Sending(unittest.TestCase):
         self.assertEqual({one.run_id for one in futures}, {memory.made[0]["metadata"]["opentela_run"]})
 
     def test_more_lines_than_one_batch_holds_are_several_that_run_together(self):
-        memory, most = Memory(), _runs.LINES_MAX
-        _runs.LINES_MAX = 10
+        memory, most = Memory(), _sender.LINES_MAX
+        _sender.LINES_MAX = 10
         try:
             with client(memory) as made:
                 self.assertEqual(list(made.map(same, range(25))), list(range(25)))
         finally:
-            _runs.LINES_MAX = most
+            _sender.LINES_MAX = most
         self.assertEqual([len(memory.lines(one["input_file_id"])) for one in memory.made], [10, 10, 5])
 
     def test_lines_that_a_gateway_invents_or_repeats_change_nothing(self):

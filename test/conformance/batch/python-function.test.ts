@@ -158,8 +158,8 @@ it('a node without the declared GPUs declines: the batch waits for another node,
   const at = await place();
   const main = `
 import logging, time, opentela
-from opentela import _runs
-_runs.SILENT_S = _runs.WARN_S = 1
+from opentela import _sender
+_sender.SILENT_S = _sender.WARN_S = 1
 @opentela.function(gpus=64)
 def f(x):
     return x
@@ -297,7 +297,7 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
 
 /** Runs one input, after `first`. */
 const runAll = ({ url }: StandIn, first = 'pass') => {
-  const ask = `import opentela; from opentela import _runs; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
+  const ask = `import opentela; from opentela import _sender; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
   return promisify(execFile)(PYTHON, ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
@@ -361,7 +361,7 @@ it('while no node takes a line, the client says once what it waits for', async (
     response.end('{"id":"batch_1","status":"in_progress","x_otela":{"nodes":0}}');
     return true;
   });
-  const { stdout, stderr } = await runAll(gateway, '_runs.SILENT_S = 0');
+  const { stdout, stderr } = await runAll(gateway, '_sender.SILENT_S = 0');
   expect([stdout.trim(), stderr.trim()]).toEqual([
     '[42]',
     'batch_1 waits: no node runs it yet. Functions run only on nodes that allow them (--allow-functions).',

@@ -1,0 +1,376 @@
+"""The thread that sends calls to the gateway as batches, and brings their results as they come."""
+
+import collections
+import hashlib
+import json
+import logging
+import threading
+import time
+from concurrent.futures import Future
+
+from . import _values
+from ._errors import FunctionError, OtelaError
+
+ENDPOINT = "/v1/otela/functions"
+# Limits of one batch.
+LINES_MAX = 50_000
+BYTES_MAX = 190_000_000
+OPEN = ("validating", "in_progress", "finalizing")
+OVER = ("completed", "failed", "expired", "cancelled")
+POLL_S = (0.2, 5.0)
+# Calls that follow each other this closely are sent together, for at most the second time.
+QUIET_S, GATHER_S = 0.05, 1.0
+# More calls wait until one of this many batches ends.
+BATCHES_MAX = 16
+# How many of the newest batches are searched for earlier results.
+SEARCHED_MAX = 1_000
+# How long a batch may wait for its first node before a warning says so.
+SILENT_S = 5
+# Then the reason may have changed.
+WARN_S = 30
+FUNCTION_FILE_S = 30 * 86_400
+EXIT_S = 30
+
+LOG = logging.getLogger("opentela")
+
+
+class Call:
+    """One input. `bundle`: None if the function was sent by another process. `model`: how lines name the function."""
+
+    __slots__ = ("bundle", "model", "key", "text", "run", "future")
+
+    def __init__(self, bundle, key, text, run, model=None):
+        self.bundle, self.model, self.key, self.text, self.run = bundle, model, key, text, run
+        self.future = Future()
+        self.future.run_id = run
+
+    @property
+    def group(self):
+        return self.bundle.context if self.bundle else self.model, self.run
+
+    def settle(self, line, trust):
+        """Takes the line of the result."""
+        if self.future.done():
+            return
+        body = (line.get("response") or {}).get("body") or {}
+        try:
+            if "output" not in body:
+                error = line.get("error") or body.get("error") or {}
+                raise FunctionError(error.get("message") or "the gateway returned no result for this input", error.get("code"))
+            modules = self.bundle.modules if self.bundle else ()
+            self.future.set_result(_values.decode_result(body["output"], modules, trust))
+        except FunctionError as error:
+            self.future.set_exception(error)
+
+    def fail(self, error):
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def input_key(text, occurrence):
+    """The `custom_id` of an input, by which a later run finds its result. Equal inputs of one run are numbered."""
+    key = hashlib.sha256(text.encode()).hexdigest()[:40]
+    return key if occurrence == 0 else f"{key}-{occurrence}"
+
+
+class Sent:
+    """A batch at the gateway, and the calls that wait for its lines. `is_own`: this process created it."""
+
+    def __init__(self, id, calls, is_own=True):
+        self.id, self.calls, self.is_own = id, calls, is_own
+        self.after, self.pause, self.next = "0", POLL_S[0], 0.0
+        self.warn_at, self.warned = time.monotonic() + SILENT_S, ""
+
+    @property
+    def is_needed(self):
+        """False for a batch of another process for whose lines no call waits yet."""
+        return self.is_own or any(self.calls.values())
+
+    def poll(self, gateway, trust):
+        """Takes the results that are new. True: the batch has ended, and each call has a result."""
+        news = False
+        while True:
+            status, page = self._page(gateway)
+            for line in page["data"]:
+                news = True
+                self._settle(line, trust)
+            if not page["has_more"]:
+                break
+        if status["status"] in OVER:
+            self._end(gateway, status, trust)
+            return True
+        if not news and time.monotonic() > self.warn_at:
+            self._warn(gateway)
+        self.pause = POLL_S[0] if news else min(POLL_S[1], self.pause * 1.5)
+        self.next = time.monotonic() + self.pause
+        return False
+
+    def _page(self, gateway):
+        """The batch with its status, and the next lines."""
+        try:
+            page = gateway.get(f"/batches/{self.id}/results?after={self.after}")
+            self.after = page["after"]
+            return page["batch"], page
+        except OtelaError as error:
+            if error.status != 404:
+                raise
+        # A gateway of an earlier version.
+        return gateway.get(f"/batches/{self.id}"), {"data": [], "has_more": False}
+
+    def _settle(self, line, trust):
+        for call in self.calls.pop(line.get("custom_id"), ()):
+            call.settle(line, trust)
+
+    def _end(self, gateway, batch, trust):
+        if batch["status"] == "failed":
+            errors = (batch.get("errors") or {}).get("data") or [{}]
+            self.fail(OtelaError(errors[0].get("message") or f"{self.id} failed"))
+        for file in filter(None, (batch.get("output_file_id"), batch.get("error_file_id"))):
+            if not self.calls:
+                return
+            for line in gateway.lines(file):
+                self._settle(line, trust)
+        self.fail(FunctionError(f"{self.id} is {batch['status']}, and has no result for this input: run the script again"))
+
+    def fail(self, error):
+        for calls in self.calls.values():
+            for call in calls:
+                call.fail(error)
+        self.calls = {}
+
+    def _warn(self, gateway):
+        self.warn_at = time.monotonic() + WARN_S
+        batch = gateway.get(f"/batches/{self.id}")
+        begun = (batch.get("request_counts") or {}).get("completed", 0)
+        more = batch.get("x_otela") or {}
+        if batch["status"] == "in_progress" and not begun and more.get("nodes") == 0:
+            why = more.get("waiting_for") or "no node runs it yet. Functions run only on nodes that allow them (--allow-functions)."
+            if why != self.warned:
+                LOG.warning("%s waits: %s", self.id, why)
+            self.warned = why
+
+
+class Sender:
+    """Sends calls and brings results, in a thread."""
+
+    def __init__(self, gateway, trust, reuse):
+        self.gateway, self.trust, self.reuse = gateway, trust, reuse
+        self.waiting, self.sent = collections.deque(), []
+        self.files, self.earlier = {}, {}
+        self.wake = threading.Condition()
+        self.added = self.first = 0.0
+        self.closing = self.hurry = False
+        self.thread = None
+
+    def add(self, calls):
+        with self.wake:
+            if self.closing:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            now = time.monotonic()
+            if not self.waiting:
+                self.first = now
+            self.waiting.extend(calls)
+            self.added = now
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self._loop, name="opentela", daemon=True)
+                self.thread.start()
+            self.wake.notify_all()
+
+    def follow(self, id, calls):
+        """Waits for the lines of a batch that another process sent."""
+        with self.wake:
+            self.sent.append(Sent(id, calls))
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self._loop, name="opentela", daemon=True)
+                self.thread.start()
+            self.wake.notify_all()
+
+    def flush(self, limit_s=EXIT_S):
+        """Waits until the gateway has all calls."""
+        with self.wake:
+            self.hurry = True
+            self.wake.notify_all()
+            self.wake.wait_for(lambda: not self.waiting, limit_s)
+            self.hurry = False
+
+    def close(self, wait, cancel):
+        with self.wake:
+            self.closing = True
+            dropped = list(self.waiting) if cancel else []
+            if cancel:
+                self.waiting.clear()
+            self.wake.notify_all()
+            sent = [one.id for one in self.sent if one.is_own]
+        for call in dropped:
+            call.future.cancel()
+        for id in sent if cancel else ():
+            try:
+                self.gateway.request("POST", f"/batches/{id}/cancel")
+            except OtelaError as error:
+                if error.status != 409:  # it has ended
+                    raise
+        if wait and self.thread is not None:
+            self.thread.join()
+        elif not cancel:
+            self.flush()
+
+    def _loop(self):
+        while True:
+            with self.wake:
+                calls = self._due()
+                needed = [one for one in self.sent if one.is_needed]
+                if not calls and not needed and not self.waiting:
+                    if self.closing:
+                        return
+                    self.wake.wait(60)
+                    continue
+                polled = [one for one in needed if one.next <= time.monotonic()]
+                if not calls and not polled:
+                    self.wake.wait(self._pause(needed))
+                    continue
+            self._send_all(calls)
+            for one in polled:
+                self._poll(one)
+
+    def _pause(self, needed):
+        now = time.monotonic()
+        ends = [one.next - now for one in needed]
+        if self.waiting and len(needed) < BATCHES_MAX:
+            ends.append(QUIET_S)
+        return max(0.01, min(ends, default=QUIET_S))
+
+    def _due(self):
+        """The calls to send now. They stay in `waiting` until they are sent, for `flush`."""
+        now = time.monotonic()
+        if not self.waiting or sum(one.is_own for one in self.sent) >= BATCHES_MAX:
+            return []
+        hurry = self.hurry or self.closing or len(self.waiting) >= LINES_MAX
+        if not hurry and now - self.added < QUIET_S and now - self.first < GATHER_S:
+            return []
+        return list(self.waiting)
+
+    def _send_all(self, calls):
+        groups = {}
+        for call in calls:
+            if call.future.set_running_or_notify_cancel():
+                groups.setdefault(call.group, []).append(call)
+        for group in groups.values():
+            try:
+                self._send(group)
+            except Exception as error:
+                for call in group:
+                    call.fail(error)
+        over = set(map(id, calls))
+        with self.wake:
+            self.waiting = collections.deque(call for call in self.waiting if id(call) not in over)
+            self.first = time.monotonic()
+            self.wake.notify_all()
+
+    def _poll(self, one):
+        try:
+            over = one.poll(self.gateway, self.trust)
+        except Exception as error:
+            one.fail(OtelaError(f"{error}; {one.id} continues at the gateway: run the script again to collect its results"))
+            over = True
+        if over:
+            with self.wake:
+                self.sent.remove(one)
+                self.wake.notify_all()
+
+    def _send(self, calls):
+        first = calls[0]
+        left = self._known(calls) if self.reuse and first.bundle else calls
+        model = self._model(first) if left else ""
+        lines, group, size = [], {}, 0
+        for call in left:
+            body = f'{{"model":{json.dumps(model)},"input":{call.text}{_demands(call)}}}'
+            line = f'{{"custom_id":"{call.key}","method":"POST","url":"{ENDPOINT}","body":{body}}}'
+            if lines and (len(lines) == LINES_MAX or size + len(line) > BYTES_MAX or call.key in group):
+                self._create(lines, group, first)
+                lines, group, size = [], {}, 0
+            lines.append(line)
+            group[call.key] = [call]
+            size += len(line) + 1
+        if lines:
+            self._create(lines, group, first)
+
+    def _create(self, lines, group, first):
+        file = self.gateway.upload("inputs.jsonl", "\n".join(lines).encode(), "batch", FUNCTION_FILE_S)
+        metadata = {"opentela_run": first.run}
+        if first.bundle:
+            metadata.update(opentela_context=first.bundle.context, opentela_function=first.bundle.name[:200])
+        batch = self.gateway.create_batch(ENDPOINT, file, metadata)
+        with self.wake:
+            self.sent.append(Sent(batch["id"], group))
+
+    def _model(self, call):
+        """How lines name the function. It is uploaded once."""
+        if call.bundle is None:
+            return call.model
+        bundle = call.bundle
+        if bundle.text not in self.files:
+            name = f"function-{hashlib.sha256(bundle.text.encode()).hexdigest()[:32]}"
+            files = self.gateway.get("/files?limit=1000&purpose=user_data")["data"]
+            # A file that soon expires could be gone before the gateway has read it.
+            fresh = time.time() + 86_400
+            known = (one["id"] for one in files if one["filename"].startswith(name) and (one.get("expires_at") or fresh) >= fresh)
+            self.files[bundle.text] = next(known, None) or self.gateway.upload(
+                f"{name}.json", bundle.text.encode(), "user_data", FUNCTION_FILE_S
+            )
+        return f"function:{self.files[bundle.text]}"
+
+    def _known(self, calls):
+        """Settles the calls that an earlier run answered, and follows those that one is running. Returns the others."""
+        context = calls[0].bundle.context
+        if context not in self.earlier:
+            self.earlier[context] = self._search(context)
+        results, running = self.earlier[context]
+        left, count = [], 0
+        for call in calls:
+            line = results.pop(call.key, None)
+            if line is not None:
+                call.settle(line, self.trust)
+                count += 1
+                continue
+            for sent in running:
+                # A batch that has ended took its calls along, and an input without a result runs again.
+                if call.key in sent.calls and sent in self.sent:
+                    sent.calls[call.key].append(call)
+                    count += 1
+                    break
+            else:
+                left.append(call)
+        if count:
+            LOG.info("%s of %s inputs were found in earlier runs", count, len(calls))
+        return left
+
+    def _search(self, context):
+        """The lines with results of earlier batches of this context, and its batches that are running."""
+        results, running = {}, []
+        for batch in self.gateway.batches(SEARCHED_MAX):
+            if (batch.get("metadata") or {}).get("opentela_context") != context:
+                continue
+            if batch["status"] in OPEN:
+                keys = [line["custom_id"] for line in self.gateway.lines(batch["input_file_id"])]
+                sent = Sent(batch["id"], {key: [] for key in keys}, is_own=False)
+                running.append(sent)
+                with self.wake:
+                    self.sent.append(sent)
+            elif batch.get("output_file_id"):
+                for line in _found(self.gateway, batch["output_file_id"]):
+                    results.setdefault(line["custom_id"], line)
+        return results, running
+
+
+def _found(gateway, file):
+    try:
+        return gateway.lines(file)
+    except OtelaError as error:
+        if error.status == 404:
+            return []  # its owner deleted it
+        raise
+
+
+def _demands(call):
+    require = call.bundle.function.options.get("require") if call.bundle else None
+    return "" if require is None else f',"metadata":{{"otela_require":{json.dumps(require)}}}'
