@@ -38,6 +38,8 @@ const TABLE_LINES_MIN = 8;
 const CASE_LINES_MAX = 9;
 /** The Worker's entry. Its exports are used by wrangler.toml, which names them. */
 const WORKER = 'gateway/index.ts';
+/** Exports the names of the English texts. */
+const TRANSLATION = /^dashboard\/texts\/(?!en\/)/;
 /** This file names the classes of Durable Objects, as types only, so any folder may import it. */
 const ENVIRONMENT = 'gateway/env.ts';
 
@@ -210,7 +212,7 @@ function sizes(functions: readonly Fn[], lines: ReadonlyMap<string, number>): Se
 
 function duplicates(sources: readonly Source[], functions: readonly Fn[], parsed: readonly Source[]): Section[] {
   const exported = sources
-    .filter(({ file }) => file !== WORKER)
+    .filter(({ file }) => file !== WORKER && !TRANSLATION.test(file))
     .flatMap(({ file, exports }) => exports.map((name) => ({ name, file })));
   const names = repeated(
     exported,

@@ -23,7 +23,7 @@ function chosen(): Language | undefined {
 }
 
 /** The first known language of a list such as `['de-CH', 'en']`. */
-export function preferred(tags: readonly string[]): Language | undefined {
+function preferred(tags: readonly string[]): Language | undefined {
   for (const tag of tags) {
     const [primary] = tag.toLowerCase().split('-', 1);
     const known = LANGUAGES.find((one) => one === primary);

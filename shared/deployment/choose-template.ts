@@ -3,7 +3,7 @@ import { DeploymentError } from './deployment-error.ts';
 import type { TemplateOffer } from './order-reply.ts';
 import { bindParameters, type Parameters } from './template-parameters.ts';
 
-export interface TemplateChoice {
+interface TemplateChoice {
   template: string;
   parameters: Parameters;
 }

@@ -11,7 +11,7 @@ export interface ModelShares {
 }
 
 /** Shares of one model, and other shares for requests from some regions. */
-export interface ModelPlan extends ModelShares {
+interface ModelPlan extends ModelShares {
   /** By region of the gateway or ingress that routes the request; a region that is not named uses the shares above. */
   readonly origins?: Readonly<Record<string, ModelShares>> | undefined;
 }

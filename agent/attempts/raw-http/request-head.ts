@@ -20,7 +20,7 @@ const SPECIAL: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-export interface RequestHead {
+interface RequestHead {
   method: string;
   path: string;
   host: string;

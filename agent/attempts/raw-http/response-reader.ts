@@ -21,7 +21,7 @@ const KEEP_ALIVE_TIMEOUT = /(?:^|[ ,;])timeout=(\d{1,6})\b/i;
 /** Statuses of responses without a body (RFC 9112 §6.3). */
 const NO_BODY: ReadonlySet<number> = new Set([204, 304]);
 
-export type Header = readonly [name: string, value: string];
+type Header = readonly [name: string, value: string];
 
 export interface ResponseHead {
   readonly status: number;

@@ -24,7 +24,7 @@ const CHECKED_MAX = 1_000;
 const WHY_CHARS = 700;
 
 /** The packages could not be installed. */
-export class PackagesError extends Error {
+class PackagesError extends Error {
   constructor(why: string) {
     super(why);
     this.name = 'PackagesError';

@@ -12,7 +12,7 @@ export interface Interpreter {
 const ASK = 'import sys; print("%d.%d" % sys.version_info[:2], sys.executable, sys.prefix, sys.base_prefix, sep="\\n")';
 
 /** @returns the interpreter, or why it cannot be used */
-export async function readInterpreter(python: string, run: RunTool): Promise<Interpreter | string> {
+async function readInterpreter(python: string, run: RunTool): Promise<Interpreter | string> {
   const answer = await run(python, ['-c', ASK]);
   if (!answer.ok) return answer.reason;
   const [version = '', executable = '', ...prefixes] = answer.stdout.trim().split('\n');

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import type { Modality } from '../../../shared/lattice/node-record.ts';
 
 /** The fields of a `config.json` that are read. */
-export type CheckpointConfig = z.infer<typeof configSchema>;
+type CheckpointConfig = z.infer<typeof configSchema>;
 
-export interface ConfigFacts {
+interface ConfigFacts {
   /** Format in which the weights are stored, such as `bfloat16` or `fp8`. Undefined if it is not certain. */
   precision: string | undefined;
   /** False: the weights are stored in 16 or 32 bits, so that a flag of the engine may quantize them. */

@@ -7,7 +7,7 @@ import type { Modality } from '../../../shared/lattice/node-record.ts';
 import { acceptedFacts, type ModelFacts } from './model-facts.ts';
 
 /** A checkpoint as an engine names it. */
-export interface ReportedCheckpoint {
+interface ReportedCheckpoint {
   /** Directory, GGUF file, or name on the hub. */
   path: string;
   /** True if the engine says that it holds the weights in the precision of the checkpoint. Undefined: it does not say. */

@@ -5,7 +5,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { withRegularFile } from './open-regular-file.ts';
 
-export interface GgufFacts {
+interface GgufFacts {
   /** Name of the format of most weights, such as `Q4_K_M`. */
   precision: string | undefined;
   /** Maximum length of prompt and response together with which the model was trained, in tokens. */

@@ -6,7 +6,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import type { GatewayModel } from '../gateway-models.ts';
 
-export interface LaunchContext {
+interface LaunchContext {
   /** URL of the gateway, without `/v1`. */
   gateway: string;
   key: string;

@@ -8,7 +8,7 @@ export interface OriginView {
   observed: Observed;
 }
 
-export interface ObservedOrigin {
+interface ObservedOrigin {
   origin: string;
   /** Requests that arrived in the slot at the gateways of this region. */
   arrived: number;

@@ -29,12 +29,12 @@ export interface OriginDemand {
   previous: readonly number[];
 }
 
-export interface SolveOptions {
+interface SolveOptions {
   slotS: number;
   smoothness: number;
 }
 
-export interface SolvedShares {
+interface SolvedShares {
   /** `shares[origin][place]`; each row sums to 1. */
   shares: number[][];
   /** Demand above the capacity of the most overloaded place, as a share of its capacity. */

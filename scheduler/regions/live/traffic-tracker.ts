@@ -25,7 +25,7 @@ export interface ObservedPlace {
   waiting: number;
 }
 
-export interface ObservedModel {
+interface ObservedModel {
   model: string;
   /** Requests that arrived in the slot. */
   arrived: number;

@@ -27,7 +27,7 @@ const SILENT_MS = 6_000;
 const INSTALLATION_BYTES = 12;
 
 /** Id of the database to which a data directory belongs; undefined: none. @throws CommandError if the file is damaged */
-export function boundDatabase(data: string): string | undefined {
+function boundDatabase(data: string): string | undefined {
   const file = join(data, BINDING_FILE);
   if (!existsSync(file)) return undefined;
   const binding = bindingSchema.safeParse(tryParseJson(readBoundedFile(file, BINDING_MAX_BYTES)));

@@ -36,7 +36,7 @@ export interface Connection {
   query(text: string, values?: readonly unknown[]): Promise<Rows>;
 }
 
-export interface PoolOptions {
+interface PoolOptions {
   url: string;
   /** Name of the connections in pg_stat_activity. */
   name: string;
