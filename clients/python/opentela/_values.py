@@ -120,7 +120,7 @@ def decode(encoded):
     return pickle.loads(base64.b64decode(encoded[PICKLE])) if is_pickled(encoded) else encoded
 
 
-class _Trusting(pickle.Unpickler):
+class _ByName:
     def __init__(self, data, modules):
         super().__init__(io.BytesIO(data))
         self.modules = modules
@@ -132,13 +132,26 @@ class _Trusting(pickle.Unpickler):
             raise FunctionError("the result is of a class that another process defined: define the class in a .py file", "unreadable_result")
         return found
 
-
     def find_class(self, module, name):
         # Nodes import the main program under this name.
         return super().find_class("__main__" if module == "__mp_main__" else module, name)
 
 
-class _Careful(_Trusting):
+class _Trusting(_ByName, pickle.Unpickler):
+    pass
+
+
+class _Careful(_ByName, pickle._Unpickler):
+    """In Python, because the other unpickler has no hook for the state of an object."""
+
+    def load_build(self):
+        # The state of a class would be its attributes, also those of a class in the standard library.
+        if isinstance(self.stack[-2], type):
+            raise FunctionError("the result would change a class of this program", "untrusted_result")
+        super().load_build()
+
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
+
     def find_class(self, module, name):
         module = "__main__" if module == "__mp_main__" else module
         if name in SAFE.get(module, ()) or name in PLAIN.get(module, ()):

@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import datetime
 import decimal
+import fractions
 import io
 import os
 import pickle
@@ -193,6 +194,13 @@ class Results(unittest.TestCase):
             text = b"c" + here.encode() + b"\n" + name + b"\n."
             with self.assertRaises(FunctionError):
                 _values.decode_result({_values.PICKLE: base64.b64encode(text).decode()}, {here})
+
+    def test_change_no_class(self):
+        for module, name in [("fractions", "Fraction"), (Claim.__module__, "Claim")]:
+            text = f"c{module}\n{name}\n(N}}Vinjected\nI1\nstb.".encode()
+            with self.assertRaisesRegex(FunctionError, "change a class"):
+                _values.decode_result({_values.PICKLE: base64.b64encode(text).decode()}, {Claim.__module__})
+        self.assertFalse(hasattr(fractions.Fraction, "injected") or hasattr(Claim, "injected"))
 
     def test_of_classes_of_the_functions_file_are_made(self):
         self.assertEqual(_values.decode_result(pickled(Claim("a")), {Claim.__module__}), Claim("a"))
