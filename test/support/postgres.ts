@@ -46,13 +46,17 @@ export class PostgresServer {
     return server;
   }
 
-  /** Starts it again, after it ended. */
+  /**
+   * Starts it again, after it ended. It refuses to start while processes of a killed server hold the shared memory, so
+   * it is tried until they have ended.
+   */
   async run(): Promise<void> {
     const settings = [...SETTINGS, `unix_socket_directories=${this.#directory}`].flatMap((one) => ['-c', one]);
-    this.#process = spawn(POSTGRES ?? '', ['-D', this.#directory, ...settings], { stdio: 'ignore', ...runAs() });
     const until = Date.now() + patience(STARTED_MS);
     while ((await this.#ask('SELECT 1').catch(() => undefined)) === undefined) {
-      if (Date.now() > until || this.#process.exitCode !== null) throw new Error('PostgreSQL does not answer');
+      if (Date.now() > until) throw new Error('PostgreSQL does not answer');
+      if (this.#process === undefined || this.#process.exitCode !== null || this.#process.signalCode !== null)
+        this.#process = spawn(POSTGRES ?? '', ['-D', this.#directory, ...settings], { stdio: 'ignore', ...runAs() });
       await delay(POLL_MS);
     }
   }

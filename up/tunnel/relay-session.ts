@@ -4,7 +4,8 @@
  *
  * This needs no port forwarding, which some login nodes forbid, and leaves no forwarded port in a shared connection.
  */
-import { type Http2Stream, performServerHandshake, type ServerHttp2Session } from 'node:http2';
+// Not by name: an older Node, which lacks it, would report that instead of the version that it needs.
+import http2, { type Http2Stream, type ServerHttp2Session } from 'node:http2';
 import { connect } from 'node:net';
 import { Duplex, type Readable } from 'node:stream';
 import { type SecureContext, TLSSocket } from 'node:tls';
@@ -66,7 +67,7 @@ export async function openRelay(options: RelayOptions): Promise<RelaySession> {
 }
 
 function serveStreams(transport: Duplex, { context, port }: RelayOptions): ServerHttp2Session {
-  const session = performServerHandshake(transport, {
+  const session = http2.performServerHandshake(transport, {
     settings: { maxConcurrentStreams: STREAMS_MAX },
   });
   session.on('error', () => {});
