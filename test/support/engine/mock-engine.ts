@@ -73,6 +73,12 @@ const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '
 const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
 const DEFAULT_TOKENS = 24;
 
+/** An agent asks an engine for facts there. These requests are no inference, so they are not recorded. */
+const FACT_PATHS: ReadonlySet<string> = new Set([
+  ...['/api/version', '/api/ps', '/info', '/props', '/version'],
+  ...['/server_info', '/get_server_info', '/model_info', '/get_model_info'],
+]);
+
 /** Answers requests, and records them. */
 export class MockEngine {
   readonly log = new RequestLog();
@@ -126,6 +132,7 @@ export class MockEngine {
     const local = path.slice(prefix.length);
     const probe = this.#probe(local, req.headers.authorization);
     if (req.method === 'GET' && probe !== undefined) return answerNow(res, probe);
+    if (req.method === 'GET' && this.#isUnknownFact(local)) return answerNow(res, NO_PATH);
     if (req.method === 'POST' && local === '/api/show' && this.#options.form === 'ollama')
       return answerNow(res, showAnswer(await readJson(req), this.#form('ollama')));
     const request = this.log.begin(req.method ?? 'GET', url, flatHeaders(req));
@@ -146,6 +153,10 @@ export class MockEngine {
     } catch {
       res.destroy();
     }
+  }
+
+  #isUnknownFact(path: string): boolean {
+    return FACT_PATHS.has(path) || (path === '/is_sleeping' && this.#options.sleepMode !== true);
   }
 
   /** Answers requests that are not inference. */
