@@ -192,7 +192,7 @@ describe('otela-gateway models', () => {
     const model = 'stand-in/moved';
     expect(await models('load', model, '--set', 'rate=500')).toMatch(/loads stand-in\/moved .*template stand-in\)/);
     const [first] = await gateway.serving(1, 20_000, model);
-    expect(await models('list')).toMatch(new RegExp(`${model} +ready +${first?.session}`));
+    expect(await models('list')).toMatch(new RegExp(`${model} +ready +- +${first?.session}`));
 
     const moved = await models('move', model);
     expect(moved).toContain(`${first?.session}  unloads it when the new node serves it`);
