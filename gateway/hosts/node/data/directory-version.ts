@@ -29,6 +29,8 @@ const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
   // Version 3: limits objects also store running requests, and tunnel objects store the estimate that an exact usage
   // record replaces. The objects create these tables and columns themselves.
   async () => {},
+  // Version 4: the registry object also stores moves of replicas. It creates this table itself.
+  async () => {},
 ];
 
 const layoutSchema = z.object({ layout: z.literal('node'), version: z.number().int().min(1) });
