@@ -5,7 +5,7 @@
  * those of start and tests on a fifth of one core (root; hours). It fails above the bounds.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -79,6 +79,8 @@ async function measure(work: string): Promise<boolean> {
 const flag = { type: 'boolean', default: false } as const;
 const { values } = parseArgs({ options: { tests: flag, slow: flag } });
 const work = mkdtempSync(join(tmpdir(), 'otela-install-'));
+// Tests start programs of the clone as other users.
+chmodSync(work, 0o755);
 try {
   if (!(await measure(work))) process.exitCode = 1;
 } finally {
