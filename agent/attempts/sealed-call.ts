@@ -1,6 +1,7 @@
 /** One sealed request to the engine: the body is collected, opened, checked, and sent on like an unsealed request. */
 
-import { isUtf8 } from 'node:buffer';
+// Not by name: a Node that is too old lacks `isUtf8`, and must be able to say so.
+import * as buffer from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { parseBody, type RequestFields } from '../../shared/attempts/parsed-request.ts';
@@ -194,7 +195,7 @@ export class SealedCall implements EngineCall {
 
   #parsed({ headers }: OpenedRequest, body: Buffer): RequestFields {
     const contentType = headers.find(([name]) => name === 'content-type')?.[1] ?? '';
-    return parseBody(body, contentType, this.#options.endpoint, isUtf8);
+    return parseBody(body, contentType, this.#options.endpoint, buffer.isUtf8);
   }
 
   #ask({ headers }: OpenedRequest, edits: readonly Edit[], body: Buffer): void {

@@ -1,4 +1,5 @@
-import { isUtf8 } from 'node:buffer';
+// Not by name: a Node that is too old lacks `isUtf8`, and must be able to say so.
+import * as buffer from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { startTimer } from '../../node/timers.ts';
 import { AttemptError, apiErrorFor } from '../../shared/attempts/attempt-error.ts';
@@ -79,7 +80,7 @@ export class IngressHost implements Host<IngressCaller> {
     const memory = new BodyMemory(UPLOADS_BYTES);
     this.bodies = {
       maxBytes: BODY_MAX_BYTES,
-      isUtf8,
+      isUtf8: buffer.isUtf8,
       stallMs: options.bodyStallMs ?? BODY_STALL_MS,
       memory,
       kept,

@@ -1,4 +1,5 @@
-import { isUtf8 } from 'node:buffer';
+// Not by name: a Node that is too old lacks `isUtf8`, and must be able to say so.
+import * as buffer from 'node:buffer';
 import { type AttemptError, apiErrorFor } from '../../shared/attempts/attempt-error.ts';
 import type { AttemptFailure } from '../../shared/attempts/attempt-request.ts';
 import { ByteBudget } from '../../shared/attempts/byte-budget.ts';
@@ -173,7 +174,7 @@ export class GatewayHost implements Host<ModelCaller> {
     uploads ??= new BodyMemory(environmentNumber(env, 'BODY_UPLOADS_BYTES') ?? uploadsDefault);
     return {
       maxBytes: environmentNumber(env, 'BODY_LIMIT_BYTES') ?? LIMIT_DEFAULT_BYTES,
-      isUtf8,
+      isUtf8: buffer.isUtf8,
       stallMs: bodyStallMs(env),
       memory: uploads,
       kept,
