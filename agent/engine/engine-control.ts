@@ -4,13 +4,13 @@
  * `/resume_memory_occupation`; `/load_lora_adapter`).
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { Agent, request } from 'undici';
+import { Agent } from 'undici';
 import * as z from 'zod';
-import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import type { EngineTarget } from './engine-address.ts';
+import { askEngine } from './engine-request.ts';
 
 /** Maximum bytes of an answer. SGLang's /server_info has some tens of KiB. */
 const ANSWER_MAX_BYTES = 1024 * 1024;
@@ -107,7 +107,7 @@ interface Answer {
 }
 
 async function call(
-  { origin, pathPrefix, key }: EngineTarget,
+  target: EngineTarget,
   method: 'GET' | 'POST',
   path: string,
   { body, signal }: { body?: object; signal: AbortSignal },
@@ -115,19 +115,9 @@ async function call(
   // A connection for this call only, so that no proxy of the agent's environment is used.
   const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
   try {
-    const response = await request(`${origin}${pathPrefix}${path}`, {
-      method,
-      dispatcher,
-      signal,
-      headers: {
-        accept: 'application/json',
-        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = (await readTextAtMost(response.body, ANSWER_MAX_BYTES)) ?? '';
-    return { status: response.statusCode, text };
+    const asked = { method, dispatcher, signal, maxBytes: ANSWER_MAX_BYTES, body };
+    const { status, text = '' } = await askEngine(target, path, asked);
+    return { status, text };
   } catch (cause) {
     const why = signal.aborted ? 'it did not answer in time' : errorText(cause);
     throw new EngineControlError(`the engine's ${path} failed: ${why}`, { cause });

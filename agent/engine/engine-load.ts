@@ -1,11 +1,11 @@
 /** The engine's load, from its `/metrics` if it has that, and from the requests that this agent sent to it. */
 import { setImmediate } from 'node:timers/promises';
-import { Agent, request } from 'undici';
-import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
+import { Agent } from 'undici';
 import type { EngineLoad } from '../../shared/routing/node-load.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './engine-address.ts';
+import { askEngine } from './engine-request.ts';
 import { metricPattern, metricValues, sum } from './prometheus-text.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
@@ -245,21 +245,16 @@ export class LoadMeter {
     });
   }
 
-  async #read({ origin, pathPrefix, key }: EngineTarget): Promise<void> {
+  async #read(target: EngineTarget): Promise<void> {
     // The frames of this turn of the event loop, such as the response that caused this reading, are sent first.
     await setImmediate();
     const own = this.#own;
     const background = this.#background();
     try {
-      const { statusCode, text } = await waitClock.call(this.#answers, async (signal) => {
-        const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
-        const response = await request(`${origin}${pathPrefix}/metrics`, { dispatcher: this.#agent, signal, headers });
-        return {
-          statusCode: response.statusCode,
-          text: (await readTextAtMost(response.body, METRICS_MAX_BYTES)) ?? '',
-        };
-      });
-      const load = statusCode === 200 ? readLoad(text) : undefined;
+      const { status, text = '' } = await waitClock.call(this.#answers, (signal) =>
+        askEngine(target, '/metrics', { dispatcher: this.#agent, signal, maxBytes: METRICS_MAX_BYTES }),
+      );
+      const load = status === 200 ? readLoad(text) : undefined;
       this.#reportsQueue = load !== undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
       else {

@@ -1,13 +1,13 @@
 /** One probe of an engine's `/v1/models`. */
-import { Agent, request } from 'undici';
+import { Agent } from 'undici';
 import { z } from 'zod';
-import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../wait-clock.ts';
 import type { EngineTarget } from './engine-address.ts';
+import { askEngine } from './engine-request.ts';
 import type { ListedModel } from './facts/fact-reader.ts';
 
 /**
@@ -110,16 +110,9 @@ export class EngineProbe {
 
   /** Undefined if the answer is longer than 1 MiB. */
   async #get(path: string, signal: AbortSignal): Promise<{ status: number; text: string } | undefined> {
-    const response = await request(`${this.#target.origin}${this.#target.pathPrefix}${path}`, {
-      dispatcher: this.#agent,
-      signal,
-      headers: {
-        accept: 'application/json',
-        ...(this.#target.key === undefined ? {} : { authorization: `Bearer ${this.#target.key}` }),
-      },
-    });
-    const text = await readTextAtMost(response.body, ANSWER_MAX_BYTES);
-    return text === undefined ? undefined : { status: response.statusCode, text };
+    const asked = { dispatcher: this.#agent, signal, maxBytes: ANSWER_MAX_BYTES };
+    const { status, text } = await askEngine(this.#target, path, asked);
+    return text === undefined ? undefined : { status, text };
   }
 
   async close(): Promise<void> {

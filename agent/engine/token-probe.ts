@@ -1,7 +1,7 @@
 /** Asks an engine for one token. It is the shortest request that the engine's scheduler must run. */
-import { Agent, request } from 'undici';
-import { readAtMost } from '../../shared/collections/read-at-most.ts';
+import { Agent } from 'undici';
 import type { EngineTarget } from './engine-address.ts';
+import { askEngine } from './engine-request.ts';
 import type { TokenProbeResult } from './hang-check.ts';
 
 /** Maximum length of a response with one token. */
@@ -14,21 +14,13 @@ export async function probeForToken(target: EngineTarget, model: string, timeout
   const dispatcher = new Agent({ connections: 1, headersTimeout: 0, bodyTimeout: 0 });
   const signal = AbortSignal.timeout(timeoutMs);
   try {
-    const { statusCode, body } = await request(`${target.origin}${target.pathPrefix}/v1/completions`, {
-      method: 'POST',
-      dispatcher,
-      signal,
-      headers: {
-        'content-type': 'application/json',
-        ...(target.key === undefined ? {} : { authorization: `Bearer ${target.key}` }),
-      },
-      body: JSON.stringify({ model, prompt: '1', max_tokens: 1, stream: false }),
-    });
-    const answer = await readAtMost(body, ANSWER_MAX_BYTES);
+    const body = { model, prompt: '1', max_tokens: 1, stream: false };
+    const asked = { dispatcher, signal, maxBytes: ANSWER_MAX_BYTES, body };
+    const { status, text } = await askEngine(target, '/v1/completions', asked);
     // Only status 200 shows that the scheduler runs: an engine without /v1/completions answers with another status even
     // if its scheduler is stuck.
-    if (statusCode >= 500) return 'failed';
-    return answer !== undefined && statusCode === 200 ? 'token' : 'unknown';
+    if (status >= 500) return 'failed';
+    return text !== undefined && status === 200 ? 'token' : 'unknown';
   } catch {
     return signal.aborted ? 'silent' : 'unknown';
   } finally {

@@ -1,10 +1,10 @@
 /** Asks an engine for facts about itself. */
-import { Agent, request } from 'undici';
-import { readTextAtMost } from '../../../shared/collections/read-at-most.ts';
+import { Agent } from 'undici';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 import { waitClock } from '../../wait-clock.ts';
 import type { EngineTarget } from '../engine-address.ts';
+import { askEngine } from '../engine-request.ts';
 
 /** Bounds of the timeout. During a prefill an engine's HTTP server may not answer for seconds. */
 const ANSWER = { leastMs: 5_000, mostMs: 60_000 };
@@ -26,22 +26,10 @@ export class FactClient {
    * @throws Error if the engine does not answer
    */
   async text(path: string, body?: object): Promise<string | undefined> {
-    const { origin, pathPrefix, key } = this.#target;
-    return waitClock.call(this.#answers, async (signal) => {
-      const response = await request(`${origin}${pathPrefix}${path}`, {
-        dispatcher: this.#agent,
-        signal,
-        method: body === undefined ? 'GET' : 'POST',
-        headers: {
-          accept: '*/*',
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
-        },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      const text = await readTextAtMost(response.body, ANSWER_MAX_BYTES);
-      return response.statusCode === 200 ? text : undefined;
-    });
+    const { status, text } = await waitClock.call(this.#answers, (signal) =>
+      askEngine(this.#target, path, { dispatcher: this.#agent, signal, maxBytes: ANSWER_MAX_BYTES, body }),
+    );
+    return status === 200 ? text : undefined;
   }
 
   /** Like `text`, parsed. Undefined also for an answer that is not JSON. */
