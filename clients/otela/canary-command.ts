@@ -6,8 +6,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import type { Output } from '../../shared/terminal/command-output.ts';
+import { parseJson } from '../../shared/text/parse-json.ts';
 import { type Pins, type SaidUsage, SealClientError, sealedFetch } from '../seal/index.ts';
-import { fetchOrExplain } from './fetch-or-explain.ts';
+import { fetchOrExplain, responseText } from './fetch-or-explain.ts';
 
 interface CanaryOptions {
   gateway: string;
@@ -91,8 +92,10 @@ async function listNodes({ gateway, model, key, pins }: CanaryOptions): Promise<
   const headers = { authorization: `Bearer ${key}` };
   const listed = await fetchOrExplain(`${gateway}/v1/otela/seal?${query}`, { headers });
   if (!listed.ok)
-    throw new Error(`the gateway returned no list of nodes: ${listed.status} ${(await listed.text()).slice(0, 300)}`);
-  return listSchema.parse(await listed.json()).data;
+    throw new Error(
+      `the gateway returned no list of nodes: ${listed.status} ${(await responseText(listed)).slice(0, 300)}`,
+    );
+  return listSchema.parse(parseJson(await responseText(listed))).data;
 }
 
 /** Asks a node `options.times` times, and adds up the usage that it reports. */
@@ -142,7 +145,7 @@ function askOf(session: string, { gateway, pins, key, model }: CanaryOptions) {
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ model, messages: [{ role: 'user', content }], max_tokens: ANSWER_TOKENS, temperature: 0 }),
     });
-    const text = await answer.text();
+    const text = await responseText(answer);
     if (!answer.ok) throw new Error(`${session} answered ${answer.status}: ${text.slice(0, 300)}`);
     return said;
   };
@@ -156,8 +159,10 @@ async function booked({ gateway, key, model }: CanaryOptions): Promise<Sum> {
     headers: { authorization: `Bearer ${key}` },
   });
   if (!response.ok)
-    throw new Error(`the key cannot read its usage: ${response.status} ${(await response.text()).slice(0, 300)}`);
-  const [row] = totalsSchema.parse(await response.json()).data;
+    throw new Error(
+      `the key cannot read its usage: ${response.status} ${(await responseText(response)).slice(0, 300)}`,
+    );
+  const [row] = totalsSchema.parse(parseJson(await responseText(response))).data;
   return { requests: row?.requests ?? 0, prompt: row?.prompt_tokens ?? 0, completion: row?.completion_tokens ?? 0 };
 }
 

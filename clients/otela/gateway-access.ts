@@ -7,7 +7,7 @@ import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
-import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
+import { fetchOrExplain, responseText, UnreachableError } from './fetch-or-explain.ts';
 import { keyFile } from './login-command.ts';
 
 export interface GatewayAccess {
@@ -20,8 +20,6 @@ export interface GatewayAccess {
 
 /** Timeout of a request, for a gateway on a slow machine. */
 const ANSWER_TIMEOUT_MS = 60_000;
-/** Largest response that is read: a list of ten thousand models. */
-const ANSWER_MAX_CHARS = 4 * 1024 * 1024;
 
 /** @throws UsageError if the text is not an http URL */
 export function gatewayUrl(text: string): string {
@@ -100,10 +98,10 @@ export async function readResource(access: Pick<GatewayAccess, 'gateway' | 'key'
     redirect: 'error', // the key must not reach another server
     signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
   });
-  const text = await answer.text().catch(() => '');
+  const text = await responseText(answer).catch(() => '');
   if (answer.status >= 500) throw new UnreachableError(`${gateway} returned ${answer.status}`);
   if (!answer.ok) throw new UsageError(printable(openAiErrorMessage(text) ?? `${gateway} returned ${answer.status}`));
-  const body = text.length > ANSWER_MAX_CHARS ? undefined : tryParseJson(text);
+  const body = tryParseJson(text);
   if (body === undefined) throw new UsageError(`${gateway} is not a gateway: its response is not JSON`);
   return body;
 }

@@ -16,7 +16,7 @@ import { printable } from '../../shared/terminal/printable.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { waitWithProgress } from '../../shared/timing/wait-with-progress.ts';
-import { fetchOrExplain, UnreachableError } from './fetch-or-explain.ts';
+import { fetchOrExplain, responseText, UnreachableError } from './fetch-or-explain.ts';
 
 const GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 /** Timeout of a request, longer than any machine needs. Until then the command regularly prints that it waits. */
@@ -135,7 +135,7 @@ async function post(url: string, form: Record<string, string>, withinMs = ANSWER
     redirect: 'error', // the device code must not reach another server
     signal: AbortSignal.timeout(withinMs),
   });
-  const text = await answer.text().catch(() => '');
+  const text = await responseText(answer).catch(() => '');
   const body = tryParseJson(text);
   if (body === undefined && answer.status < 500) throw noGateway(new URL(url).origin, `HTTP ${answer.status}`);
   const said = openAiErrorMessage(text);

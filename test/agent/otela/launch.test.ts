@@ -222,6 +222,24 @@ it('a hostile name of a model stays a text in every file and argument', async ()
   expect((await told()).args.at(-1)).toBe(evil);
 });
 
+it.each(['models', 'usage'])('%s reads no more than a bounded part of a response without an end', async (command) => {
+  let sent = 0;
+  const server = createServer((_request, response) => {
+    const chunk = Buffer.alloc(256 * 1024, ' ');
+    const more = () => {
+      while (!response.destroyed && response.write(chunk)) sent += chunk.length;
+    };
+    response.writeHead(200).on('drain', more);
+    more();
+  }).listen(0, '127.0.0.1');
+  atEnd(() => void server.close().closeAllConnections());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { code, complained } = await otela(command, '--gateway', url);
+  expect([code, complained]).toEqual([2, expect.stringContaining('is not a gateway')]);
+  expect(sent).toBeLessThan(64 * 1024 * 1024);
+});
+
 it('--config needs a key in a file, and a tool with a file', async () => {
   expect((await otela('launch', 'aider', '--config')).complained).toContain('only for one run');
   vi.stubEnv('OTELA_API_KEY', KEY);
