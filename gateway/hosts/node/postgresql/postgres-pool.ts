@@ -56,8 +56,7 @@ export class PostgresPool implements Connection {
       idleTimeoutMillis: IDLE_MS,
       query_timeout: queryTimeoutMs,
       keepAlive: true,
-      // biome-ignore lint/suspicious/noExplicitAny: the driver's own type of this option is any
-      types: TYPES as any,
+      types: TYPES,
     });
     // An idle connection may break, for example when the server restarts. The next query opens another one.
     this.#pool.on('error', () => {});
