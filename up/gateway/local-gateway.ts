@@ -1,6 +1,6 @@
 /** The gateway on this machine's loopback address, as a child process. Several runs share one. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, renameSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -84,6 +84,8 @@ export class LocalGateway {
 
   #spawn(): ChildProcess {
     const [file = '', ...args] = gatewayCommand();
+    // Each start begins a log and keeps the one before it, so that logs of earlier months do not fill the disk.
+    if (existsSync(this.#logFile)) renameSync(this.#logFile, `${this.#logFile}.1`);
     const log = openSync(this.#logFile, 'a', 0o600);
     try {
       const serve = [
