@@ -58,6 +58,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'weights/faults': 'pulls by four agents, some of which are killed; weights/pull, hung and sources have the rules',
     'weights/environment': 'packs and unpacks environments of Python',
     'batch/packed-functions': 'a Python process for each kind of function; batch/python-client has its rules',
+    'batch/python-client-faults': 'a Python process for each fault of a gateway; batch/python-client has the client',
     'batch/function-packages': 'installs packages with a real pip; batch/function-starter has what may be declared',
     'mesh/circuit': 'a minute of circuits through relays; e2e/circuit-object has the object that joins them',
   }),
