@@ -110,6 +110,8 @@ def _by_value(function, parts, infer, load, module):
     _collect(roots, set(), files, imports, folder)
     try:
         pickled = _values.dumps_code((infer, load))
+    except _values.MissingCloudpickle as error:
+        raise OtelaError(f"{infer.__qualname__}: {error}, or put the function into a file") from error
     except Exception as error:
         raise OtelaError(
             f"{infer.__qualname__} cannot be pickled ({error}): open files, connections and models in load(), or put the function into a file"

@@ -44,6 +44,10 @@ SAFE = {
 PLAIN = {"builtins": {"object", "int", "float", "str", "list", "dict", "tuple", "bytes", "bool"}}
 
 
+class MissingCloudpickle(TypeError):
+    """A value has code without a file, and cloudpickle 3 is not installed."""
+
+
 def is_exact(value, depth=0):
     """True if JSON gives back an equal value of the same type."""
     kind = type(value)
@@ -71,7 +75,7 @@ def dumps(value, by_value=False):
 
 
 def dumps_code(value):
-    """The pickle of a value, with its code unless a package on the node has it. @raises TypeError if this needs cloudpickle"""
+    """The pickle of a value, with its code unless a package on the node has it. @raises MissingCloudpickle"""
     if cloudpickle is not None:
         return cloudpickle.dumps(value, PROTOCOL)
     try:
@@ -79,7 +83,7 @@ def dumps_code(value):
     except (pickle.PicklingError, AttributeError, TypeError):
         named = b"__main__"
     if b"__main__" in named:
-        raise TypeError("its code has no file, so it needs cloudpickle 3: pip install 'opentela[notebook]'")
+        raise MissingCloudpickle("its code has no file, so it needs cloudpickle 3: pip install 'opentela[notebook]'")
     return named
 
 
