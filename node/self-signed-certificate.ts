@@ -1,7 +1,7 @@
 /**
- * Builds an X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around a public key, self-signed. TLS
- * needs a certificate to carry the key. Between agents, the peer uses only the key, and compares it with the ticket's.
- * An agent of `otela up` trusts this one certificate for the name `otela`.
+ * Builds an X.509 certificate (RFC 5280, Ed25519 by RFC 8410 §4): a fixed template around a public key, self-signed.
+ * TLS needs a certificate to carry the key. Between agents, the peer uses only the key, and compares it with the
+ * ticket's. An agent of `otela up` trusts this one certificate for the name `otela`.
  */
 import type { Signer } from '../shared/lattice/crypto-interface.ts';
 

@@ -81,8 +81,8 @@ interface Relaying {
 
 /** Resolves when the other end is gone. */
 async function serve(server: Server, { url, token, env, log, input, output }: Relaying): Promise<void> {
-  // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an assertion
-  // if it says goodbye while another write is pending.
+  // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an
+  // assertion if it says goodbye while another write is pending.
   const transport = Duplex.from({ readable: input, writable: output });
   transport.on('error', () => {});
   const session = http2Connect('http://otela', {

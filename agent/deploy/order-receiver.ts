@@ -1,6 +1,7 @@
 /**
  * Receives orders of gateways. It checks the sender, and that the order is not a repetition. Every agent accepts orders
- * to drain, to restart, and to load and unload models that its engine knows. It deploys only if its operator allows that.
+ * to drain, to restart, and to load and unload models that its engine knows. It deploys only if its operator allows
+ * that.
  */
 
 import { DeploymentError } from '../../shared/deployment/deployment-error.ts';

@@ -1,6 +1,6 @@
 /**
- * The LoRA adapters that the engine may load: the folders of `--lora-dir` that contain an `adapter_config.json`. An order
- * names an adapter, and never a path.
+ * The LoRA adapters that the engine may load: the folders of `--lora-dir` that contain an `adapter_config.json`. An
+ * order names an adapter, and never a path.
  */
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -64,8 +64,8 @@ export class AdapterDirectory {
   }
 
   /**
-   * The adapters of these base models, as they are published while the engine has not loaded them. Those that fit in the
-   * record come first by name.
+   * The adapters of these base models, as they are published while the engine has not loaded them. Those that fit in
+   * the record come first by name.
    */
   models(bases: readonly ServedModel[]): ServedModel[] {
     const found: ServedModel[] = [];

@@ -4,7 +4,9 @@ import { lookup } from 'node:dns/promises';
 import { BlockList, isIP } from 'node:net';
 
 const PRIVATE = new BlockList();
-/** RFC 1918, loopback, link-local, RFC 6598 (shared address space), and the equivalents of IPv6 (RFC 4193, RFC 4291). */
+/**
+ * RFC 1918, loopback, link-local, RFC 6598 (shared address space), and the equivalents of IPv6 (RFC 4193, RFC 4291).
+ */
 const PRIVATE_SUBNETS: readonly [network: string, bits: number, family: 'ipv4' | 'ipv6'][] = [
   ['10.0.0.0', 8, 'ipv4'],
   ['172.16.0.0', 12, 'ipv4'],

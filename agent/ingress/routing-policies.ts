@@ -19,8 +19,8 @@ import type { Policy, RoutedRequest } from '../../shared/routing/routing-policy.
 export type PolicyFor = (request: RoutedRequest) => Policy;
 
 /**
- * Creates the policy of one ingress. Ingresses do not share its memory of earlier requests. `sharesOf`: a model's shares
- * by region while a plan is valid; within a region `score` chooses unless a policy is configured.
+ * Creates the policy of one ingress. Ingresses do not share its memory of earlier requests. `sharesOf`: a model's
+ * shares by region while a plan is valid; within a region `score` chooses unless a policy is configured.
  */
 export function policyOf(
   name: BuiltInPolicy | Policy | undefined,

@@ -71,7 +71,9 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
   });
 }
 
-/** @returns undefined: functions run without a sandbox; `missing`: they do not run, because the operator requires one */
+/**
+ * @returns undefined: functions run without a sandbox; `missing`: they do not run, because the operator requires one
+ */
 async function openSandbox(
   { functions, env, secrets, log }: FunctionsOptions,
   temporary: string,

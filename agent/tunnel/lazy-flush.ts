@@ -7,9 +7,9 @@ import type { LinkPort } from '../../shared/wire/link.ts';
 const LAZY_MS = 50;
 
 /**
- * Returns a port's `later`. One timer serves all frames, so it wakes the process at most 20 times a second, however many
- * requests arrive. Canceling the timer when a message takes the frames along would save nothing, because Node leaves the
- * timer of libuv armed.
+ * Returns a port's `later`. One timer serves all frames, so it wakes the process at most 20 times a second, however
+ * many requests arrive. Canceling the timer when a message takes the frames along would save nothing, because Node
+ * leaves the timer of libuv armed.
  */
 export function lazyFlush(): NonNullable<LinkPort['later']> {
   let isSet = false;

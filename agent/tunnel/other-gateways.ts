@@ -41,8 +41,8 @@ const answerSchema = z.object({
 });
 
 /**
- * What a gateway reports outside its tunnel: other gateways, the mesh's intervals and timeouts, and shares by region for
- * this agent's ingress.
+ * What a gateway reports outside its tunnel: other gateways, the mesh's intervals and timeouts, and shares by region
+ * for this agent's ingress.
  */
 export type GatewayHints = Pick<GatewayAdmission, 'gateways' | 'membership'> & { shares?: IngressShares | undefined };
 

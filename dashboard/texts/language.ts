@@ -1,4 +1,6 @@
-/** The page's language: the one that was chosen in this browser, otherwise the first known one of the browser's list. */
+/**
+ * The page's language: the one that was chosen in this browser, otherwise the first known one of the browser's list.
+ */
 export const LANGUAGES = ['en', 'de', 'fr'] as const;
 export type Language = (typeof LANGUAGES)[number];
 

@@ -81,8 +81,8 @@ async function roomOf(options: FinishOptions): Promise<{ most: number; wanted: n
   const { files: limits } = await readGatewaySettings(env, nowMs);
   const used = (await quotaUse(env, spec.owner, nowMs)).bytes - (await writtenBytes(env, spec.id));
   const room = Math.max(0, limits.bytes - used - fileBytesInFlight.of(spec.owner, nowMs));
-  // A completed batch waits until the results fit into the owner's quota, at most until its window ends. Afterwards, and
-  // in a canceled batch, results that do not fit are left out.
+  // A completed batch waits until the results fit into the owner's quota, at most until its window ends. Afterwards,
+  // and in a canceled batch, results that do not fit are left out.
   if (room >= wanted || to !== 'completed' || mayLackInput(options))
     return { most: Math.min(record.maxBytes, room), wanted };
   throw new FileQuotaError(`The results need ${wanted} bytes, more than your quota has left: delete some files.`);

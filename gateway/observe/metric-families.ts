@@ -222,7 +222,7 @@ export const MODEL_NODES = gauge(
 );
 export const MODEL_REPLICA_VALUES = gauge(
   'otela_model_replica_values',
-  'Different values that ready replicas of a model publish, for models of which replicas differ.',
+  'Number of different values that ready replicas of a model publish, if they differ.',
   'gen_ai_request_model',
   'fact',
 );

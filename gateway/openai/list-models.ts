@@ -135,8 +135,8 @@ function dormantModels(view: RegistrySnapshot, account: Account, now: number): C
 }
 
 /**
- * `GET /v1/models`. `startable`: models that an autoscaler starts on request. They, models that are loading, and models that a
- * node loads on request are only listed with `?state=all`.
+ * `GET /v1/models`. `startable`: models that an autoscaler starts on request. They, models that are loading, and models
+ * that a node loads on request are only listed with `?state=all`.
  */
 export function listModels(
   view: RegistrySnapshot,

@@ -1,4 +1,6 @@
-/** Orders nodes to load a model that a request needs. The registry object signs the order, the tunnel object sends it. */
+/**
+ * Orders nodes to load a model that a request needs. The registry object signs the order, the tunnel object sends it.
+ */
 
 import type { DormantModel } from '../../shared/routing/dormant-models.ts';
 import type { Env } from '../env.ts';
@@ -23,8 +25,8 @@ export class ModelLoader {
   readonly #orderedAt = new Map<string, number>();
 
   /**
-   * Orders the node to load the model. Does not wait for the answer. Repeats the order after REPEAT_MS, or if the node's
-   * record has changed: a model that was loaded and unloaded again needs another order.
+   * Orders the node to load the model. Does not wait for the answer. Repeats the order after REPEAT_MS, or if the
+   * node's record has changed: a model that was loaded and unloaded again needs another order.
    */
   ask(model: string, { session, version }: OrderedNode, { env, ctx }: Context, now: number): void {
     const key = `${session} ${version} ${model}`;

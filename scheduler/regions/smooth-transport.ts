@@ -62,9 +62,9 @@ const ROUNDS_MAX = 100;
 /** Maximum number of rounds from the prices of a similar problem; they are a bad start if the demand jumped. */
 const WARM_ROUNDS_MAX = 25;
 /**
- * Without a good start, problems with these multiples of λ are solved first, each from the prices of the one before. If λ
- * is small, rows jump between columns when prices change a little, and Newton's method does not end without them: at a demand
- * above all capacity it stopped with columns at eight times their capacity, and other columns free.
+ * Without a good start, problems with these multiples of λ are solved first, each from the prices of the one before. If
+ * λ is small, rows jump between columns when prices change a little, and Newton's method does not end without them: at
+ * a demand above all capacity it stopped with columns at eight times their capacity, and other columns free.
  */
 const CONTINUATION = [64, 16, 4, 1] as const;
 /** Overload, or unused capacity of a column with a price, that counts as zero; share of capacity. */

@@ -34,12 +34,14 @@ export const PLAN_HOLDS_MAX_MS = 30 * 60_000;
 /** Maximum number of models in a plan. It bounds the snapshot, which brings the plan to every isolate. */
 export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
-/** Maximum number of regions with their own shares of a model: a primary and 8 followers, and regions with ingresses. */
+/**
+ * Maximum number of regions with their own shares of a model: a primary and 8 followers, and regions with ingresses.
+ */
 export const PLAN_ORIGINS_MAX = 16;
 
 /**
- * The model's shares at `now` for requests that are routed in the region `origin`; undefined if no plan is valid. A plan that expires later than PLAN_HOLDS_MAX_MS from now
- * was accepted before the clock was set back, so it is ignored.
+ * The model's shares at `now` for requests that are routed in the region `origin`; undefined if no plan is valid. A
+ * plan that expires later than PLAN_HOLDS_MAX_MS from now was accepted before the clock was set back, so it is ignored.
  */
 export function modelShares(
   plan: RegionPlan | undefined,

@@ -63,7 +63,9 @@ it('another site cannot act with the session', async () => {
   expect((await fetch(`${visitors.house.gateway.url}/admin/me`, { headers: forged })).status).toBe(401);
 });
 
-/** Serves an empty page and openai-js, from an origin that is not the gateway's. The site is the same, so cookies go. */
+/**
+ * Serves an empty page and openai-js, from an origin that is not the gateway's. The site is the same, so cookies go.
+ */
 async function otherOrigin(): Promise<string> {
   const stdin = { contents: "export { OpenAI } from 'openai'", resolveDir: ROOT };
   const options = { bundle: true, format: 'esm', platform: 'browser', logLevel: 'silent', write: false } as const;

@@ -1,6 +1,6 @@
 /**
- * Engines of five kinds join with one flag, `--engine-url`, and the gateway knows what they serve. The engines are mocks
- * that answer about themselves as each kind does.
+ * Engines of five kinds join with one flag, `--engine-url`, and the gateway knows what they serve. The engines are
+ * mocks that answer about themselves as each kind does.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

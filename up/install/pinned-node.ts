@@ -1,5 +1,5 @@
 /**
- * Node of the pinned version, of which the single-file agent is made. `packaging/install/node.js` fetches the same file
+ * The pinned version of Node, from which the single-file agent is made. `packaging/install/node.js` fetches the same file
  * for a clone; it must run before Node 24 is there, and this must work in an installed package.
  */
 import { execFile } from 'node:child_process';

@@ -1,5 +1,6 @@
 /**
- * A lock that ends with its process: a Unix socket. Through it, `otela down` also asks the process that holds it to end.
+ * A lock that ends with its process: a Unix socket. Through it, `otela down` also asks the process that holds it to
+ * end.
  */
 import { rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';

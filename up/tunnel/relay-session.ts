@@ -53,8 +53,8 @@ export async function openRelay(options: RelayOptions): Promise<RelaySession> {
     );
   }
   const [, address = ''] = ready;
-  // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an assertion
-  // if it says goodbye while another write is pending.
+  // The transport is destroyed, not the session: in Node 24 a session over a stream other than a socket fails an
+  // assertion if it says goodbye while another write is pending.
   const transport = Duplex.from({ readable: child.stdout, writable: child.stdin });
   transport.on('error', () => {});
   const session = serveStreams(transport, options);

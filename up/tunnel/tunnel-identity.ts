@@ -1,4 +1,7 @@
-/** The key with which agents recognize this machine. They trust only its certificate, so no other end can take its place. */
+/**
+ * The key with which agents recognize this machine. They trust only its certificate, so no other end can take its
+ * place.
+ */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -8,9 +8,10 @@ import type { RunTool } from '../../host/run-tool.ts';
 import { makeFunctionDirectory, removeFunctionDirectory } from './function-directory.ts';
 
 /**
- * Runs in the new namespaces, in which it may mount. It replaces each hidden directory by an empty one, puts the shown paths
- * back in (all but the function's directory read-only), hides single files, drops the right to mount, and runs the
- * program. What it mounted cannot be unmounted by the program. The empty directories are in memory, so they are bounded.
+ * Runs in the new namespaces, in which it may mount. It replaces each hidden directory by an empty one, puts the shown
+ * paths back in (all but the function's directory read-only), hides single files, drops the right to mount, and runs
+ * the program. What it mounted cannot be unmounted by the program. The empty directories are in memory, so they are
+ * bounded.
  */
 const SCRIPT = `
 set -eu

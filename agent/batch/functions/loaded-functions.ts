@@ -95,8 +95,8 @@ export class LoadedFunctions {
   }
 
   /**
-   * Returns a loaded process of the function for one call, because a process runs one call at a time. If all of them are
-   * in use, loads another one on free GPUs, or waits. The caller must give the process back with `release`.
+   * Returns a loaded process of the function for one call, because a process runs one call at a time. If all of them
+   * are in use, loads another one on free GPUs, or waits. The caller must give the process back with `release`.
    * @throws LoadError
    */
   async acquire(code: FunctionCode): Promise<FunctionProcess> {

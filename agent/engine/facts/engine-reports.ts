@@ -10,7 +10,9 @@ import { acceptedFacts, type ModelFacts } from './model-facts.ts';
 interface ReportedCheckpoint {
   /** Directory, GGUF file, or name on the hub. */
   path: string;
-  /** True if the engine says that it holds the weights in the precision of the checkpoint. Undefined: it does not say. */
+  /**
+   * True if the engine says that it holds the weights in the precision of the checkpoint. Undefined: it does not say.
+   */
   unchanged: boolean | undefined;
 }
 
@@ -223,7 +225,7 @@ export function tgiReport(info: unknown): EngineReport | undefined {
   );
 }
 
-/** Report of an engine of which only the version is known. */
+/** Report of an engine that tells only its version. */
 export function versionReport(engine: string, version: unknown): EngineReport {
   return report({ engine, engine_version: versionOf(version) });
 }

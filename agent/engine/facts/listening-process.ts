@@ -1,6 +1,7 @@
 /**
  * Finds the process that listens at an engine's address, to read its command line. An engine that this agent did not
- * start has flags that it does not report, such as vLLM's `--quantization`. Linux only, and only processes of this user.
+ * start has flags that it does not report, such as vLLM's `--quantization`. Linux only, and only processes of this
+ * user.
  */
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -80,7 +80,9 @@ export function differingMembers(file: string, member: string, wanted: Readonly<
   return Object.keys(wanted).filter((name) => Object.hasOwn(inner, name) && inner[name] !== wanted[name]);
 }
 
-/** Restores what `--config` changed. Other changes of the file stay. @returns the file; undefined: nothing to restore */
+/**
+ * Restores what `--config` changed. Other changes of the file stay. @returns the file; undefined: nothing to restore
+ */
 export function restore(tool: string): string | undefined {
   const saved = savedOf(tool);
   if (saved === undefined) return undefined;

@@ -89,8 +89,8 @@ const replicaSchema = z.object({
   model: z.string(),
   session: z.string(),
   /**
-   * The deployment that starts or ends. The session then ends, and the agent's next session has the deployment's id as a
-   * label. Null: the model is loaded or unloaded in the running engine.
+   * The deployment that starts or ends. The session then ends, and the agent's next session has the deployment's id as
+   * a label. Null: the model is loaded or unloaded in the running engine.
    */
   deployment: deploymentStateSchema.nullable(),
   /** The state that the model will have. Absent: see `deployment`. */

@@ -87,7 +87,9 @@ export const regionRoutes: readonly AdminRoute[] = [
     summary:
       'List regions with price, measured round trips, and models with their replicas and use. At most 64 regions: first regions with a price, then the largest region of each provider, then the second largest, and so on.',
     answer: listSchema(regionSchema).extend({
-      /** Region of this gateway, GATEWAY_REGION; empty: it has none. Round trips and counts are those of this gateway. */
+      /**
+       * Region of this gateway, GATEWAY_REGION; empty: it has none. Round trips and counts are those of this gateway.
+       */
       origin: z.string(),
     }),
     run: async (call) => ({

@@ -27,7 +27,7 @@ export interface NodeCensus {
   /** Sums over engines that reported within seconds. `open`: requests of this gateway on those nodes. */
   load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<NodeState, number>)[];
-  /** Models of which ready sessions publish different precisions or contexts, and the number of different values. */
+  /** Models with ready sessions that publish different precisions or contexts, and the number of different values. */
   differing: { model: string; precision: number; context: number }[];
   /** Number of sessions that are not LEFT, by their agent's version. */
   versions: Record<string, number>;

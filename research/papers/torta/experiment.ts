@@ -45,8 +45,8 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   ...Object.fromEntries(
     [...PAPER_BASELINES, 'latency-greedy', 'gateway least-load'].map((name): [string, MakePolicy] => [
       activation(name),
-      // Round robin sends as many tasks to slow GPUs as to fast ones. If a GPU serves only the tasks that it is made for,
-      // its response is a third shorter; that of the other baselines would be longer.
+      // Round robin sends as many tasks to slow GPUs as to fast ones. If a GPU serves only the tasks that it is made
+      // for, its response is a third shorter; that of the other baselines would be longer.
       (world, source, seed) =>
         activated((BASELINES[name] ?? roundRobin)(world, source, seed), { madeOnly: name === 'round-robin' }),
     ]),

@@ -5,9 +5,9 @@ import { type LayoutOptions, wantedServers, wholeServers } from './layout.ts';
 import { countKinds } from './observed.ts';
 
 /**
- * Assumed work of an awake server, as a share of its time. (6) adds a margin for randomness to every kind and model, and
- * rounding up adds more, so that servers work less in the end. Of 0.5, 0.7, 0.9 and 1.1, values near 0.9 gave the best
- * objective (1) for ours and for each baseline.
+ * Assumed work of an awake server, as a share of its time. (6) adds a margin for randomness to every kind and model,
+ * and rounding up adds more, so that servers work less in the end. Of 0.5, 0.7, 0.9 and 1.1, values near 0.9 gave the
+ * best objective (1) for ours and for each baseline.
  */
 export const AWAKE_USE = 0.95;
 

@@ -40,7 +40,9 @@ const OTHER_REGIONS = 3;
  * small.
  */
 const DETOUR_S = 0.3;
-/** Another server of the region must be better than the best by (7) by this many seconds, network and price included. */
+/**
+ * Another server of the region must be better than the best by (7) by this many seconds, network and price included.
+ */
 const SEARCH_S = 0.1;
 /** Above this delay all regions are compared: a plan of averages did not predict this moment. */
 const ESCAPE_S = 1;

@@ -250,7 +250,8 @@ export class Recorder {
 
 /**
  * (11): 1/(1+CV) of the use of the active servers in a slot. A server counts by its active seconds, so that a
- * server that woke in the last second does not count like a server that served all slot. Without an active server it is 1.
+ * server that woke in the last second does not count like a server that served all slot. Without an active server it is
+ * 1.
  */
 export function balanceOf(servers: readonly Pick<Server, 'busyS' | 'activeS'>[]): number {
   let [busy, active, squares] = [0, 0, 0];

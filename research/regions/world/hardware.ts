@@ -22,9 +22,8 @@ type Phase = (typeof PHASES)[number];
 
 /**
  * Share of the GPU's power limit by phase. Idle and busy are those of the serving simulator (`docs/scheduling.md`),
- * also an estimate. Loading and migrating keep the host and the memory busy and the arithmetic idle. Asleep is a host in
- * standby.
- * The paper gives seconds of its phases, but no watts.
+ * also an estimate. Loading and migrating keep the host and the memory busy and the arithmetic idle. Asleep is a host
+ * in standby. The paper gives seconds of its phases, but no watts.
  */
 const POWER_SHARE: Readonly<Record<Phase, number>> = {
   asleep: 0.03,

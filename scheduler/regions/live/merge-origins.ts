@@ -1,4 +1,6 @@
-/** Joins what several gateways observed: each has its own round trips and requests, and all have the same nodes. Pure. */
+/**
+ * Joins what several gateways observed: each has its own round trips and requests, and all have the same nodes. Pure.
+ */
 import type { Observed, ObservedPlace } from './traffic-tracker.ts';
 
 /** What the gateway of one region observed. */

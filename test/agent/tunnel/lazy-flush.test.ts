@@ -13,7 +13,7 @@ import { Link } from '../../../shared/wire/link.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A socket that counts the writes, each of which is one message. */
+/** A socket that counts the writes. Each write is one message. */
 class Counter extends Writable {
   messages = 0;
 

@@ -34,8 +34,8 @@ export interface EngineOptions {
   /** Prompt tokens/s, before the answer's first token. Default: no time. */
   promptRate?: number;
   /**
-   * The engine that the mock says it is. Default: none, with a list like vLLM's. `sglang` has rerank and score only under
-   * /v1, as SGLang does.
+   * The engine that the mock says it is. Default: none, with a list like vLLM's. `sglang` has rerank and score only
+   * under /v1, as SGLang does.
    */
   form?: EngineForm;
   /** Directory or file of the checkpoint that the form reports. */

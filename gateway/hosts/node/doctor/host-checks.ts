@@ -10,8 +10,8 @@ const TOOL_MS = 10_000;
 /** Maximum time by which a file may be newer than now, because the clock of a file server may be slightly ahead. */
 const AHEAD_MAX_MS = 60_000;
 /**
- * Recommended minimum for the limit of open files: one file per connection of a client, some hundred objects in use with
- * three files each, and some others. A thousand connected nodes need 4,000 more.
+ * Recommended minimum for the limit of open files: one file per connection of a client, some hundred objects in use
+ * with three files each, and some others. A thousand connected nodes need 4,000 more.
  */
 const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;

@@ -26,7 +26,9 @@ const BEAT_MS = 2_000;
 const SILENT_MS = 6_000;
 const INSTALLATION_BYTES = 12;
 
-/** Id of the database to which a data directory belongs; undefined: none. @throws CommandError if the file is damaged */
+/**
+ * Id of the database to which a data directory belongs; undefined: none. @throws CommandError if the file is damaged
+ */
 function boundDatabase(data: string): string | undefined {
   const file = join(data, BINDING_FILE);
   if (!existsSync(file)) return undefined;

@@ -24,7 +24,10 @@ import * as models from '../../../accounts/model-tables.ts';
 import * as files from '../../../files/file-tables.ts';
 import * as usage from '../../../usage/usage-tables.ts';
 
-/** Pages are cut by comparing texts, so both databases must compare bytes. The order of the database's locale is different. */
+/**
+ * Pages are cut by comparing texts, so both databases must compare bytes. The order of the database's locale is
+ * different.
+ */
 const bytewiseText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 function columnOf(column: SQLiteColumn): PgColumnBuilderBase {

@@ -105,7 +105,7 @@ it('keeps the context of a model that Ollama unloaded, until Ollama was away', a
 
 it('asks an engine of an unknown kind once, and not each minute', async () => {
   const { reader, asked } = await start();
-  const unknown: ListedModel = { id: 'm', ownedBy: 'somebody' };
+  const unknown: ListedModel = { id: 'm', ownedBy: 'library' };
   expect([...(await reader.read([unknown]))]).toEqual([['m', {}]]);
   await reader.read([unknown]);
   expect(asked).toEqual(['/api/version', '/info']);
