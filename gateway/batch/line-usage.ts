@@ -2,6 +2,7 @@ import type { ChunkRange } from '../../shared/batch/batch-input-check.ts';
 import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
+import { mixBits } from '../../shared/text/hash.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
@@ -111,12 +112,5 @@ export function lineStreamNumber(batch: string, chunk: number, line: number): nu
     high = Math.imul(high ^ code, 0x01000193);
     low = Math.imul(low ^ code, 0x5bd1e995);
   }
-  return 2 ** 52 + (mixed(high) >>> 12) * 2 ** 32 + mixed(low);
-}
-
-/** Each bit of the result depends on each bit of `hash` (MurmurHash3's finalizer). */
-function mixed(hash: number): number {
-  let mix = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  mix = Math.imul(mix ^ (mix >>> 13), 0xc2b2ae35);
-  return (mix ^ (mix >>> 16)) >>> 0;
+  return 2 ** 52 + (mixBits(high) >>> 12) * 2 ** 32 + mixBits(low);
 }

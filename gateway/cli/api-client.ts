@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { causeText } from '../../node/gateway-client.ts';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { EXIT_UNAVAILABLE, type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { printable } from '../../shared/terminal/printable.ts';
@@ -49,6 +50,9 @@ export async function outlasting<T>(work: () => Promise<T>, pauseMs: number): Pr
  * waiting, and the user can end it.
  */
 const ANSWER_MAX_MS = 600_000;
+
+/** Largest response that is kept in memory. Lists come in pages, so those of a gateway are far smaller. */
+const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
 
 export const CONNECTION_FLAGS = {
   url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'URL of the gateway' },
@@ -161,13 +165,13 @@ export async function askGateway(
 export async function download(target: ApiTarget, path: string): Promise<ReadableStream<Uint8Array>> {
   const response = await send(target, 'GET', path, undefined, undefined);
   if (response.ok && response.body !== null) return response.body;
-  throw refusal(response.status, await response.text());
+  throw refusal(response.status, await textOf(response));
 }
 
 /** Sends a form without a time limit. Its files are read while they are sent. @throws ClientError */
 export async function upload(target: ApiTarget, path: string, form: FormData): Promise<unknown> {
   const response = await send(target, 'POST', path, form, undefined);
-  const text = await response.text();
+  const text = await textOf(response);
   const json = tryParseJson(text);
   if (response.ok && json !== undefined) return json;
   throw refusal(response.status, text);
@@ -198,11 +202,14 @@ async function send(
   });
 }
 
-/** @throws ClientError if the response is cut */
-function textOf(response: Response): Promise<string> {
-  return response.text().catch((cause: unknown) => {
-    throw new Failing(`${new URL(response.url).origin} ended its response early`, { cause });
+/** @throws ClientError if the response is cut or larger than ANSWER_MAX_BYTES */
+async function textOf(response: Response): Promise<string> {
+  const { origin } = new URL(response.url);
+  const text = await readTextAtMost(response.body, ANSWER_MAX_BYTES).catch((cause: unknown) => {
+    throw new Failing(`${origin} ended its response early`, { cause });
   });
+  if (text === undefined) throw new ClientError(`${origin} sent more than ${ANSWER_MAX_BYTES / 2 ** 20} MiB`);
+  return text;
 }
 
 function refusal(status: number, text: string): ClientError {

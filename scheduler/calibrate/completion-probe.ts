@@ -1,5 +1,7 @@
 import * as z from 'zod';
+import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { SchedulerError } from '../errors.ts';
 
 /**
@@ -10,6 +12,8 @@ const SILENCE_MS = 120_000;
 /** Maximum number of events of one response that are recorded. */
 const EVENTS_MAX = 100_000;
 const LINE_CHARS_MAX = 1 << 20;
+/** Maximum size of a response that is not a stream. */
+const ANSWER_MAX_BYTES = 1 << 20;
 
 /** The OpenAI-compatible port of an engine. */
 export interface ProbedEngine {
@@ -91,10 +95,15 @@ async function ask(engine: ProbedEngine, body: unknown): Promise<Response> {
     throw new SchedulerError('gateway', `the engine at ${engine.url} does not answer: ${why}`, { cause });
   }
   if (!response.ok) {
-    const text = (await response.text()).slice(0, 300);
+    const text = (await answerText(response)).slice(0, 300);
     throw new SchedulerError('gateway', `the engine at ${engine.url} answered ${response.status}: ${text}`);
   }
   return response;
+}
+
+/** The text of a response; empty if it is larger than any list of models. */
+async function answerText(response: Response): Promise<string> {
+  return (await readTextAtMost(response.body, ANSWER_MAX_BYTES)) ?? '';
 }
 
 /** Yields the data of server-sent events. */
@@ -129,7 +138,7 @@ export async function servedEngineName(engine: ProbedEngine): Promise<string> {
   ] as const) {
     try {
       const response = await engine.fetch(`${engine.url}${path}`, { headers: engine.headers });
-      const parsed = versionSchema.safeParse(response.ok ? await response.json() : undefined);
+      const parsed = versionSchema.safeParse(response.ok ? tryParseJson(await answerText(response)) : undefined);
       if (parsed.success) return `${name} ${parsed.data.version}`;
     } catch {
       // Not an error: the engine may serve the next path.
@@ -145,7 +154,7 @@ export async function servedModel(engine: Omit<ProbedEngine, 'model'>): Promise<
     .catch((cause: unknown) => {
       throw new SchedulerError('gateway', `the engine at ${engine.url} does not answer`, { cause });
     });
-  const parsed = modelsSchema.safeParse(response.ok ? await response.json() : undefined);
+  const parsed = modelsSchema.safeParse(response.ok ? tryParseJson(await answerText(response)) : undefined);
   const id = parsed.data?.data[0]?.id;
   if (id === undefined)
     throw new SchedulerError('gateway', `${engine.url}/v1/models answered ${response.status} and listed no model`);

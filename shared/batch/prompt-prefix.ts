@@ -1,3 +1,4 @@
+import { fnv1a } from '../text/hash.ts';
 import type { Json } from './batch-line.ts';
 
 /**
@@ -8,16 +9,10 @@ const PREFIX_CHARS = 1_024;
 
 /**
  * A hash of the prompt's beginning. Lines with equal beginnings have equal hashes. If such lines run one after another,
- * an engine with a prefix cache computes the beginning only once. FNV-1a, 32 bits; a collision only affects the order.
+ * an engine with a prefix cache computes the beginning only once. A collision only affects the order.
  */
 export function promptPrefixHash(body: Json): number {
-  let hash = 0x811c9dc5;
-  const text = beginning(body);
-  for (let i = 0; i < text.length; i++) {
-    hash ^= text.charCodeAt(i);
-    hash = Math.imul(hash, 0x01000193);
-  }
-  return hash >>> 0;
+  return fnv1a(beginning(body));
 }
 
 function beginning(body: Json): string {

@@ -2,6 +2,8 @@
  * Chooses an agent's channels: to its ring neighbors, to a few random members, and to gateways if it is a delegate, has
  * no neighbor, or was drawn as a volunteer.
  */
+
+import { fnv1a } from '../text/hash.ts';
 import { clusterRing, type GossipContext, withJitter } from './gossip-context.ts';
 import type { PeerId } from './gossip-events.ts';
 import type { PeerState } from './peer-state.ts';
@@ -215,8 +217,6 @@ export class GossipTopology {
  * hashes, so a few of their characters suffice.
  */
 export function delegateWeight(session: string, gateway: PeerId): number {
-  let value = 0x811c9dc5;
-  for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
-  for (let i = 3; i < 11; i++) value = Math.imul(value ^ gateway.charCodeAt(i), 0x01000193);
+  const value = fnv1a(session.slice(0, 8) + gateway.slice(3, 11));
   return (value ^ (value >>> 15)) >>> 0;
 }

@@ -1,6 +1,8 @@
 /**
  * What one node knows about another node's liveness: its accusers, its refutation, and whether this node reaches it.
  */
+
+import { fnv1a } from '../text/hash.ts';
 import type { Liveness, Refutation, Suspicion } from './gossip-events.ts';
 
 /** Number of distinct observers that shorten the grace period. Further observers change nothing. */
@@ -52,7 +54,5 @@ export function isSuspected(row: LivenessRow): boolean {
  * Hash of a row, for the sum over all rows. Covers the incarnation and whether there are suspicions, but no signatures.
  */
 export function hashLivenessRow(session: string, row: LivenessRow): number {
-  let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
-  for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
-  return value >>> 0;
+  return fnv1a(session, 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0));
 }

@@ -3,6 +3,7 @@
  * turns of a conversation reach the node that has its KV cache.
  */
 import type { RequestFields } from '../attempts/parsed-request.ts';
+import { fnv1a } from '../text/hash.ts';
 
 /** A header, or a member of a JSON body. */
 type NamePlace = { readonly header: string } | { readonly body: (fields: RequestFields) => string | undefined };
@@ -48,12 +49,8 @@ export function conversationId(
   return undefined;
 }
 
-/** FNV-1a, 32 bits each over the text forwards and backwards, in hex. */
+/** 64 bits in hex: two passes, the second of which starts with the result of the first. */
 function hash64(text: string): string {
-  let [forwards, backwards] = [0x811c9dc5, 0x811c9dc5];
-  for (let at = 0; at < text.length; at++) {
-    forwards = Math.imul(forwards ^ text.charCodeAt(at), 0x01000193);
-    backwards = Math.imul(backwards ^ text.charCodeAt(text.length - 1 - at), 0x01000193);
-  }
-  return `${(forwards >>> 0).toString(16)}-${(backwards >>> 0).toString(16)}`;
+  const first = fnv1a(text);
+  return `${first.toString(16)}-${fnv1a(text, first).toString(16)}`;
 }

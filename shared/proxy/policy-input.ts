@@ -2,6 +2,7 @@ import type { ParsedBody, RequestFields } from '../attempts/parsed-request.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/routing-policy.ts';
+import { fnv1aOfBytes } from '../text/hash.ts';
 import { conversationId } from './conversation-name.ts';
 
 export const PRIORITY_HEADER = 'x-otela-priority';
@@ -49,7 +50,5 @@ export function readPriority(given: string | null | undefined): Priority {
 /** FNV-1a hash of the body's beginning. Undefined for a shorter body, because caching its prefix saves too little. */
 function prefixHash(bytes: Uint8Array): number | undefined {
   if (bytes.length < PREFIX_BYTES) return undefined;
-  let state = 0x811c9dc5;
-  for (let at = 0; at < PREFIX_BYTES; at++) state = Math.imul(state ^ (bytes[at] ?? 0), 0x01000193);
-  return state >>> 0;
+  return fnv1aOfBytes(bytes, PREFIX_BYTES);
 }

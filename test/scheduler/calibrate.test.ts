@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { ProbedEngine } from '../../scheduler/calibrate/completion-probe.ts';
+import { type ProbedEngine, servedModel } from '../../scheduler/calibrate/completion-probe.ts';
 import { fitCalibration, predicted } from '../../scheduler/calibrate/fit-calibration.ts';
 import { type LoadObservation, observeLoad } from '../../scheduler/calibrate/load-observation.ts';
 import { type Calibration, efficiencyOf } from '../../scheduler/catalogue/calibration.ts';
@@ -86,6 +86,23 @@ describe('a load on an engine', () => {
     const failing: ProbedEngine = { ...silent, fetch: async () => new Response('out of memory', { status: 500 }) };
     await expect(observeLoad({ engine: failing, ...all })).rejects.toThrow(/answered 500: out of memory/);
   });
+});
+
+it('does not keep a response without an end', async () => {
+  let pieces = 0;
+  const endless = () =>
+    new Response(
+      new ReadableStream({
+        pull: (body) => {
+          pieces += 1;
+          if (pieces > 1_000) body.error(new Error('read too far'));
+          else body.enqueue(new Uint8Array(1 << 16));
+        },
+      }),
+    );
+  const engine = { url: 'http://engine', now: () => 0, headers: {}, fetch: async () => endless() };
+  await expect(servedModel(engine)).rejects.toThrow(/listed no model/);
+  expect(pieces).toBeLessThan(100);
 });
 
 describe('a fit', () => {

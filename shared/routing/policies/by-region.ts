@@ -1,3 +1,4 @@
+import { fnv1a, mixBits } from '../../text/hash.ts';
 import type { Candidate } from '../candidates.ts';
 import { availableWeights, type ModelShares } from '../region-shares.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
@@ -134,14 +135,7 @@ function firstAbove(sums: Float64Array, value: number): number {
   return at < 0 ? sums.length - 1 : at;
 }
 
-/**
- * A hash in [0, 1): FNV-1a, mixed with the last step of MurmurHash3, so that names that differ only in their last
- * character lie far apart.
- */
+/** A hash in [0, 1). */
 function unitHash(text: string): number {
-  let state = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) state = Math.imul(state ^ text.charCodeAt(at), 0x01000193);
-  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
-  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
-  return ((state ^ (state >>> 16)) >>> 0) / 2 ** 32;
+  return mixBits(fnv1a(text)) / 2 ** 32;
 }

@@ -1,3 +1,4 @@
+import { fnv1a, mixBits } from '../../text/hash.ts';
 import type { Candidate } from '../candidates.ts';
 import type { Policy, RoutedRequest } from '../routing-policy.ts';
 import { betterOfTwo } from './least-load.ts';
@@ -39,7 +40,7 @@ export function prefixAffinity(): Policy {
   const hashesOf = (candidates: readonly Candidate[]) => {
     let known = hashes.get(candidates);
     if (known === undefined) {
-      known = Uint32Array.from(candidates, ({ session }) => hash(session));
+      known = Uint32Array.from(candidates, ({ session }) => fnv1a(session));
       hashes.set(candidates, known);
     }
     return known;
@@ -86,7 +87,7 @@ function nameOf({ model, session = '' }: RoutedRequest): string {
 }
 
 function keyOf(request: RoutedRequest): number | undefined {
-  if (request.session !== undefined) return hash(nameOf(request));
+  if (request.session !== undefined) return fnv1a(nameOf(request));
   return request.prefixHash;
 }
 
@@ -127,25 +128,10 @@ function best(
   let chosen = -1;
   let highest = -1;
   for (let at = 0; at < candidates.length; at++) {
-    const rank = mix(key ^ (hashes[at] ?? 0));
+    const rank = mixBits(key ^ (hashes[at] ?? 0));
     if (rank <= highest || !isAllowed(at)) continue;
     highest = rank;
     chosen = at;
   }
   return candidates[chosen];
-}
-
-/** FNV-1a, 32 bits. */
-function hash(text: string): number {
-  let state = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) state = Math.imul(state ^ text.charCodeAt(at), 0x01000193);
-  return state >>> 0;
-}
-
-/** The finalizer of MurmurHash3: every input bit flips half of the output bits. */
-function mix(value: number): number {
-  let state = value;
-  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
-  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
-  return (state ^ (state >>> 16)) >>> 0;
 }

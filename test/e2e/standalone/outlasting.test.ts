@@ -17,6 +17,14 @@ const BREAKS: Record<string, (response: ServerResponse) => void> = {
   },
   'says half of it': (response) => response.end('{"data":'),
   'closes the connection': (response) => void response.destroy(),
+  'never ends its answer': (response) => {
+    const piece = Buffer.alloc(1 << 20, 'x');
+    const write = () => {
+      while (!response.destroyed && response.write(piece));
+      response.once('drain', write);
+    };
+    write();
+  },
   refuses: (response) => response.writeHead(403).end('{"error":{"message":"not you"}}'),
 };
 
@@ -39,7 +47,9 @@ async function gatewayThat(breaks: (response: ServerResponse) => void) {
   return targetAt('/admin/nodes', { url, 'key-file': keyFile, json: false });
 }
 
-it.each(Object.entries(BREAKS).filter(([name]) => name !== 'refuses'))('a gateway %s twice', async (_, breaks) => {
+const FINAL = ['refuses', 'never ends its answer'];
+
+it.each(Object.entries(BREAKS).filter(([name]) => !FINAL.includes(name)))('a gateway %s twice', async (_, breaks) => {
   const target = await gatewayThat(breaks);
   expect(await outlasting(() => askGateway(target, 'GET', ''), 1)).toEqual({ data: [] });
 });
@@ -47,4 +57,9 @@ it.each(Object.entries(BREAKS).filter(([name]) => name !== 'refuses'))('a gatewa
 it('a refusal is not waited for', async () => {
   const target = await gatewayThat(BREAKS.refuses ?? (() => {}));
   await expect(outlasting(() => askGateway(target, 'GET', ''), 1)).rejects.toThrow('not you');
+});
+
+it('a response without an end is refused, not kept', async () => {
+  const target = await gatewayThat(BREAKS['never ends its answer'] ?? (() => {}));
+  await expect(askGateway(target, 'GET', '')).rejects.toThrow('sent more than 64 MiB');
 });
