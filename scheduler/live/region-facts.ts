@@ -25,6 +25,8 @@ const factsSchema = z.object({
               model: z.string().max(256),
               replicas: count,
               kinds: z.array(z.object({ gpu: z.string().max(64).nullable(), gpus: count, replicas: count })).max(1_000),
+              /** Nodes that measure the power of their GPUs, and its sum; older gateways do not report it. */
+              power: z.object({ nodes: count, watts: z.number().nonnegative() }).default({ nodes: 0, watts: 0 }),
               running: count,
               waiting: count,
               /** Number of responses since the gateway began to count. */

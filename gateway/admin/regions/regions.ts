@@ -49,6 +49,11 @@ const modelSchema = z.object({
   replicas: count,
   /** The nodes of `replicas` by hardware. `gpu`: the GPU class; null: the node has no GPU. */
   kinds: z.array(z.object({ gpu: z.string().nullable(), gpus: count, replicas: count })),
+  /**
+   * Number of the nodes of `replicas` that measure the power of their GPUs, and the sum of these powers. An agent
+   * publishes its measurement at most every ten minutes.
+   */
+  power: z.object({ nodes: count, watts: z.number().min(0) }),
   /** Requests that run in the engines, as reported within the last 5 s. */
   running: count,
   waiting: count,
@@ -190,6 +195,11 @@ function addModels({ nodes }: RegistrySnapshot, known: (name: string) => Region)
       const kind = model.kinds.find((one) => one.gpu === gpu && one.gpus === gpus);
       if (kind === undefined) model.kinds.push({ gpu, gpus, replicas: 1 });
       else kind.replicas++;
+      const watts = entry.gpu_state?.power_w;
+      if (watts !== undefined) {
+        model.power.nodes++;
+        model.power.watts += watts * gpus;
+      }
       const load = nodes.live.loadOf(entry.session);
       model.running += load?.running ?? 0;
       model.waiting += load?.waiting ?? 0;
@@ -200,7 +210,16 @@ function addModels({ nodes }: RegistrySnapshot, known: (name: string) => Region)
 function modelIn(models: Model[], id: string): Model {
   const found = models.find(({ model }) => model === id);
   if (found !== undefined) return found;
-  const made = { model: id, replicas: 0, kinds: [], running: 0, waiting: 0, answered: null, service_s: null };
+  const made: Model = {
+    model: id,
+    replicas: 0,
+    kinds: [],
+    power: { nodes: 0, watts: 0 },
+    running: 0,
+    waiting: 0,
+    answered: null,
+    service_s: null,
+  };
   models.push(made);
   return made;
 }

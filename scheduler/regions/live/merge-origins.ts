@@ -69,7 +69,7 @@ function mergePlaces(seen: readonly ObservedPlace[]): ObservedPlace {
   return {
     region: first.region,
     replicas: most(({ replicas }) => replicas),
-    watts: first.watts,
+    power: first.power,
     answered: sum(({ answered }) => answered),
     arrived: sum(({ arrived }) => arrived),
     own: sum(({ own }) => own),

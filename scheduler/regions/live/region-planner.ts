@@ -71,8 +71,6 @@ export interface LivePlan {
   notes: string[];
 }
 
-/** Power of a busy and of an idle node, as shares of its power limit; as in the simulator (`world/hardware.ts`). */
-const [BUSY_POWER, IDLE_POWER] = [0.85, 0.2];
 const JOULES_PER_KWH = 3.6e6;
 /**
  * A region without measured round trips is assumed to be as far as the farthest known region, or this far if none is
@@ -254,8 +252,8 @@ function meanSpill(
 }
 
 /** Electricity cost of one response, USD. The requests that a node serves concurrently share its busy power. */
-function requestUsd({ watts, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
-  return ((watts * BUSY_POWER * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
+function requestUsd({ power, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
+  return ((power.busyW * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
 
 /** `shares[origin][place]`; `weights`: share of all requests by origin; `nodes`: awake nodes by place. */
@@ -276,7 +274,7 @@ function outcome(
       responseS += share * ((tripsS[row]?.[at] ?? 0) + place.serviceS);
       usdPerHour += perHour * share * requestUsd(place, price);
     }
-    usdPerHour += ((place.watts * IDLE_POWER * (nodes[at] ?? 0)) / 1_000) * price;
+    usdPerHour += ((place.power.idleW * (nodes[at] ?? 0)) / 1_000) * price;
   }
   return { responseS, usdPerHour };
 }

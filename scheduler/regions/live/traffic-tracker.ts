@@ -1,12 +1,13 @@
 /** Converts a gateway's counters to the data of a slot: demand, service times and round trips. Pure. */
 import type { ModelFacts, RegionFacts } from '../../live/region-facts.ts';
+import { type NodePower, NodePowerEstimate } from './node-power.ts';
 
 /** A model's nodes in one region. */
 export interface ObservedPlace {
   region: string;
   replicas: number;
-  /** Power limit of all GPUs of one node, watts. */
-  watts: number;
+  /** Power of one node. */
+  power: NodePower;
   /** Responses in the slot from this region's nodes. */
   answered: number;
   /**
@@ -85,6 +86,7 @@ interface Memory {
   inEngines: number;
   /** Smoothed number of requests in the engines from other sources. Noise may make it negative. */
   others: number;
+  power: NodePowerEstimate;
 }
 
 /**
@@ -164,16 +166,20 @@ export class Tracker {
     memory.inEngines = inEngines;
     const nodes = Math.max(1, replicas);
     const watts = kinds.reduce((sum, kind) => sum + kind.replicas * this.#wattsOf(kind), 0) / nodes;
+    const limitW = kinds.length === 0 ? this.#options.watts(null) : watts;
+    const concurrency = memory.full > 0 ? memory.full : this.#options.concurrency;
+    if (facts.power.nodes > 0)
+      memory.power.observe(limitW, facts.power.watts / facts.power.nodes, running / (nodes * concurrency));
     return {
       region,
       replicas,
-      watts: kinds.length === 0 ? this.#options.watts(null) : watts,
+      power: memory.power.of(limitW),
       answered: count,
       arrived,
       own,
       others: Math.max(0, memory.others),
       serviceS: memory.means.length > 0 ? Math.min(...memory.means) : service.seconds / service.answers,
-      concurrency: memory.full > 0 ? memory.full : this.#options.concurrency,
+      concurrency,
       waiting,
     };
   }
@@ -193,6 +199,7 @@ export class Tracker {
         full: 0,
         inEngines: 0,
         others: 0,
+        power: new NodePowerEstimate(),
       };
       if (this.#memory.size >= REMEMBERED_MAX) this.#memory.clear();
       this.#memory.set(key, memory);

@@ -178,6 +178,19 @@ test('what an engine said while its last request ran is no use of its region onc
   expect(region?.models).toEqual([expect.objectContaining({ replicas: 1, running: 0, waiting: 0 })]);
 });
 
+test('the power that agents measure is summed over the GPUs of the nodes that measure it', async () => {
+  const nodes = new NodeIndex();
+  const gpu = { class: 'H100', name: 'NVIDIA H100', vram_mib: 81_559 };
+  const hardware = { gpus: [gpu, gpu], cpus: 8, memory_mib: 65_536 };
+  nodes.put(entry('e'.repeat(26), { region: 'hot', hardware, gpu_state: { power_w: 300 } }));
+  nodes.put(entry('f'.repeat(26), { region: 'hot', hardware, gpu_state: { use: 0.5 } }));
+  nodes.put(entry('g'.repeat(26), { region: 'hot', hardware }));
+  const get = vi.spyOn(isolateSnapshot, 'get').mockReturnValue({ nodes } as unknown as RegistrySnapshot);
+  const { data } = await good(admin('GET', ''), z.object({ data: z.array(anything) })).finally(() => get.mockRestore());
+  const region = data.find(({ region }) => region === 'hot');
+  expect(region?.models).toEqual([expect.objectContaining({ replicas: 3, power: { nodes: 1, watts: 600 } })]);
+});
+
 test('regions that a provider invents replace none with a price, in any case of letters', async () => {
   await good(admin('PUT', '/prices', table()), anything);
   const nodes = new NodeIndex();

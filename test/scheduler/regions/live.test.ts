@@ -21,12 +21,24 @@ interface Told {
   tripS?: number | null;
   answered?: number;
   waiting?: number;
+  running?: number;
+  /** Mean power that the agents of the region measure, watts; absent: they measure none. */
+  watts?: number;
 }
 
 /** A gateway's data of regions after `slots` slots: in each slot each region answered `answered` requests of 4 s. */
 function facts(slots: number, regions: Record<string, Told>): RegionFacts[] {
   return Object.entries(regions).map(([region, told]) => {
-    const { replicas = 4, price = 0.1, state = 'current', tripS = 0.05, answered = 100, waiting = 0 } = told;
+    const {
+      replicas = 4,
+      price = 0.1,
+      state = 'current',
+      tripS = 0.05,
+      answered = 100,
+      waiting = 0,
+      running = 0,
+      watts,
+    } = told;
     const counts = BOUNDS.map((bound) => (bound === tripS ? slots * answered : 0));
     return {
       region,
@@ -38,7 +50,8 @@ function facts(slots: number, regions: Record<string, Told>): RegionFacts[] {
           model: 'm',
           replicas,
           kinds: replicas === 0 ? [] : [{ gpu: 'H100', gpus: 1, replicas }],
-          running: 0,
+          power: watts === undefined ? { nodes: 0, watts: 0 } : { nodes: replicas, watts: watts * replicas },
+          running,
           waiting,
           answered: slots * answered,
           service_s: slots * answered * 4,
@@ -108,6 +121,33 @@ describe('a plan from facts', () => {
     expect(spill.middle).toBeGreaterThan(spill.far ?? 1);
     expect(spill.far).toBeGreaterThan(0.05);
     expect((spill.middle ?? 0) + (spill.far ?? 0)).toBeCloseTo(1, 9);
+  });
+});
+
+describe('measured power', () => {
+  const dear = { more: { secondsPerUsd: 100_000 } };
+  /** Half of the slots are in use: the model expects 700 W · (0.2 + 0.65/2) = 367.5 W. */
+  const half = { tripS: 0.05, running: 16 };
+
+  it('moves requests to the region whose nodes need less for the same load', () => {
+    const even = sharesOf(planned({ a: half, b: half }, dear));
+    expect(even.a).toBeCloseTo(0.5, 2);
+    const { a = 0 } = sharesOf(planned({ a: { ...half, watts: 250 }, b: { ...half, watts: 450 } }, dear));
+    expect(a).toBeGreaterThan(0.9);
+  });
+
+  it('is in the cost that a plan reports, idle nodes too', () => {
+    const usdPerHour = (watts?: number) =>
+      planned({ a: { ...half, ...(watts === undefined ? {} : { watts }) } }, dear).models[0]?.now.usdPerHour ?? 0;
+    expect(usdPerHour(367.5)).toBeCloseTo(usdPerHour(), 9);
+    expect(usdPerHour(2 * 183.75 * 0.6)).toBeCloseTo(0.6 * usdPerHour(), 9);
+  });
+
+  it('that a provider invents counts within bounds', () => {
+    const usdPerHour = (watts: number) => planned({ a: { ...half, watts } }, dear).models[0]?.now.usdPerHour ?? 0;
+    const usual = usdPerHour(367.5);
+    expect(usdPerHour(0)).toBeCloseTo(0.3 * usual, 9);
+    expect(usdPerHour(1e9)).toBeCloseTo(1.3 * usual, 9);
   });
 });
 

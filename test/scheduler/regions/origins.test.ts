@@ -24,6 +24,7 @@ function facts(origin: string, slots: number, answered: number, replicas = 4, ru
           model: 'm',
           replicas,
           kinds: [{ gpu: 'H100', gpus: 1, replicas }],
+          power: { nodes: 0, watts: 0 },
           running,
           waiting: 0,
           answered: count,
@@ -106,7 +107,7 @@ it('requests of a planned gateway are not also those of others', () => {
   const place = (own: number, others: number) => ({
     region: 'ch',
     replicas: 4,
-    watts: 700,
+    power: { busyW: 595, idleW: 140 },
     answered: 10,
     arrived: 10,
     own,
@@ -132,7 +133,7 @@ it('a provider that names its region like a member of every object changes no ot
   const place = (region: string) => ({
     region,
     replicas: 1,
-    watts: 700,
+    power: { busyW: 595, idleW: 140 },
     answered: 10,
     arrived: 10,
     own: 1,
