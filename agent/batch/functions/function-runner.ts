@@ -1,45 +1,25 @@
-/** Runs lines of batches with users' functions on this node. */
+/**
+ * Runs lines of batches with users' functions on this node. Leases are taken ahead, so that no process waits for a
+ * gateway: one loop for each gateway takes them, and one for each process runs their lines.
+ */
 
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
-import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
-import { type LineResult, RESULT_MAX_BYTES } from '../../../shared/batch/line-results.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { type BatchGatewayClient, isWorthALogLine } from '../batch-gateway-client.ts';
 import { BatchGateways } from '../batch-gateways.ts';
-import { LeaseRun, type PendingLine } from '../lease-run.ts';
+import { LeaseRun, type PendingLine, UNCOMMITTED_MAX_BYTES } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
-import { BATCH_MAX, type FunctionOptions, readFunctionOptions } from './function-options.ts';
+import { CallSize } from './call-size.ts';
+import { type FunctionOptions, readFunctionOptions } from './function-options.ts';
 import type { FunctionProcess } from './function-process.ts';
+import { answeredLine, failedLine, raisedLine } from './function-results.ts';
 import { type FunctionCode, LoadError, UnsuitableNodeError } from './function-starter.ts';
+import { type FunctionLease, LeasedLines } from './leased-lines.ts';
 import type { LoadedFunctions } from './loaded-functions.ts';
-
-/** The number of lines in a call grows until a call takes about this long. A killed node loses only one call's work. */
-const CALL_TARGET_MS = 1_000;
-
-/** Number of lines in one call of a function. */
-class CallSize {
-  readonly #isFixed: boolean;
-  #size: number;
-
-  constructor(declared: FunctionOptions['batch_size'] = 'auto') {
-    this.#isFixed = declared !== 'auto';
-    this.#size = declared === 'auto' ? 1 : declared;
-  }
-
-  get size(): number {
-    return this.#size;
-  }
-
-  took(lines: number, ms: number): void {
-    if (this.#isFixed || lines < this.#size) return;
-    if (ms < CALL_TARGET_MS / 2) this.#size = Math.min(BATCH_MAX, this.#size * 2);
-    else if (ms > CALL_TARGET_MS * 2) this.#size = Math.max(1, Math.floor(this.#size / 2));
-  }
-}
 
 interface FunctionRunnerOptions {
   /** Gateways for which this agent currently works. */
@@ -48,7 +28,7 @@ interface FunctionRunnerOptions {
   host: LoadedFunctions;
   /** Owners whose functions may run here; undefined: all owners. */
   owners: readonly string[] | undefined;
-  /** Number of concurrent leases per gateway. */
+  /** Maximum number of concurrent calls. */
   workers: number;
   /** True if this agent has a session. */
   admitted(): boolean;
@@ -62,15 +42,27 @@ const POLL_MS = 200;
 const GATEWAYS_POLL_MS = 1_000;
 /** After this many consecutive crashes the function is not tried here for a while. */
 const CRASHES_MAX = 3;
-
-type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
+/**
+ * Milliseconds of work that is leased ahead. It is more than a request for a lease takes at a busy gateway, and little
+ * enough that other nodes do not lack the lines.
+ */
+const AHEAD_MS = 1_000;
+/** Maximum number of leases that wait for a process. */
+const READY_MAX = 32;
 
 export class FunctionRunner {
   readonly #options: FunctionRunnerOptions;
   readonly #gateways: BatchGateways;
   readonly #pollTimer: NodeJS.Timeout;
   readonly #leases = new Set<LeaseRun>();
+  /** At most one for each stored function. */
   readonly #sizes = new Map<string, CallSize>();
+  /** Leases that wait for a process: at most READY_MAX, and one more for each gateway. */
+  readonly #ready: LeasedLines[] = [];
+  /** Leases whose lines run: at most one for each process. */
+  readonly #current = new Set<LeasedLines>();
+  /** Callbacks that end a wait early: at most one for each loop. */
+  readonly #waits = new Set<() => void>();
   #running = 0;
   #draining = false;
 
@@ -79,14 +71,11 @@ export class FunctionRunner {
     this.#gateways = new BatchGateways({
       named: options.gateways,
       open: options.open,
-      begin: (gateway, signal) => {
-        const failures = new RateLimitedLog(options.log);
-        for (let i = 0; i < options.workers; i++)
-          inBackground('functions', this.#work(gateway, failures, signal), options.log);
-      },
+      begin: (gateway, signal) => inBackground('functions', this.#take(gateway, signal), options.log),
       busy: (gateway) => [...this.#leases].some((lease) => lease.gateway === gateway),
       log: options.log,
     });
+    for (let i = 0; i < options.workers; i++) inBackground('functions', this.#work(), options.log);
     this.#pollTimer = setInterval(() => this.#gateways.look(), GATEWAYS_POLL_MS);
     this.#gateways.look();
   }
@@ -99,6 +88,7 @@ export class FunctionRunner {
   /** Begins no further calls. Returns leases when the running calls have ended, or when `signal` is aborted. */
   async drain(signal: AbortSignal): Promise<void> {
     this.#draining = true;
+    this.#wake();
     while (this.#running > 0 && !signal.aborted) await pause(POLL_MS);
     this.#gateways.stop();
     await Promise.all([...this.#leases].map((lease) => lease.release()));
@@ -106,22 +96,25 @@ export class FunctionRunner {
 
   async close(): Promise<void> {
     this.#draining = true;
+    this.#wake();
     clearInterval(this.#pollTimer);
     await Promise.all([this.#gateways.close(), this.#options.host.close()]);
   }
 
-  async #work(gateway: BatchGatewayClient, failures: RateLimitedLog, signal: AbortSignal): Promise<void> {
-    const { admitted, host, owners } = this.#options;
+  /** Takes leases of one gateway while this agent works for it. */
+  async #take(gateway: BatchGatewayClient, signal: AbortSignal): Promise<void> {
+    const { admitted, host, owners, log } = this.#options;
+    const failures = new RateLimitedLog(log);
     const backoff = new Backoff(BACKOFF, Math.random);
     while (!this.#draining && !signal.aborted) {
-      if (!admitted()) {
-        await pause(POLL_MS);
+      if (!admitted() || !this.#wants) {
+        await this.#pause();
         continue;
       }
       try {
         const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
         const lease = await gateway.leaseFunction(asked, WAIT_MS, signal);
-        if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function }, signal);
+        if (lease?.function !== undefined) await this.#prepare(gateway, { ...lease, function: lease.function }, signal);
         backoff.reset();
       } catch (error) {
         if (signal.aborted) return;
@@ -131,86 +124,126 @@ export class FunctionRunner {
     }
   }
 
-  async #run(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<void> {
+  /** True if a process has nothing to do, or will soon have nothing to do. */
+  get #wants(): boolean {
+    const uncommitted = [...this.#leases].reduce((sum, lease) => sum + lease.uncommittedBytes, 0);
+    if (uncommitted >= UNCOMMITTED_MAX_BYTES || this.#ready.length >= READY_MAX) return false;
+    const { workers } = this.#options;
+    if (this.#current.size + this.#ready.length < workers) return true;
+    const now = performance.now();
+    const leftMs = (one: LeasedLines) => one.leftMs(now) ?? Number.POSITIVE_INFINITY;
+    const queuedMs = this.#ready.reduce((sum, one) => sum + leftMs(one), 0) / workers;
+    return Math.min(...[...this.#current].map(leftMs)) + queuedMs < AHEAD_MS;
+  }
+
+  /** Fetches what a lease needs, and puts its lines into the queue of this node. */
+  async #prepare(gateway: BatchGatewayClient, lease: FunctionLease, signal: AbortSignal): Promise<void> {
     const { owners, log } = this.#options;
-    const again: number[] = [];
     const work: LeaseRun = new LeaseRun(lease, gateway, {
-      again: (lines) => void again.push(...lines),
+      again: (lines) => leased?.repeat(lines),
       over: () => this.#leases.delete(work),
       log,
     });
+    let leased: LeasedLines | undefined;
     this.#leases.add(work);
     try {
       if (owners?.includes(lease.function.owner) === false)
         throw new Error('this node does not allow functions of this owner');
       const code = await this.#code(gateway, lease, signal);
       const lines = work.linesOf(await gateway.chunk(lease, signal));
-      await this.#runLines(lease, work, code, lines, again);
-    } finally {
-      if (this.#leases.delete(work)) await work.release();
+      leased = new LeasedLines({ lease, work, code, calls: this.#size(code), lines });
+      this.#ready.push(leased);
+      this.#wake();
+    } catch (error) {
+      await this.#release(work);
+      throw error;
     }
   }
 
-  /**
-   * Runs the lines until the gateway has accepted a result for each of them. Ends earlier if the function fails to load
-   * or crashes repeatedly, if the lease is no longer valid, or if the agent drains.
-   */
-  async #runLines(
-    lease: Work,
-    work: LeaseRun,
-    code: FunctionCode,
-    lines: readonly PendingLine[],
-    again: number[],
-  ): Promise<void> {
-    const { host } = this.#options;
-    const byLine = new Map(lines.map((one) => [one.line, one]));
-    const queue = [...lines];
-    let [alone, crashes] = [0, 0];
-    while (!this.#draining && work.isValid) {
-      if (queue.length === 0) {
-        await work.settled();
-        for (const line of again.splice(0)) queue.push(...[byLine.get(line)].filter((one) => one !== undefined));
-        if (queue.length === 0) return;
+  async #release(work: LeaseRun): Promise<void> {
+    if (this.#leases.delete(work)) await work.release();
+  }
+
+  /** Runs leased lines, one call after another. */
+  async #work(): Promise<void> {
+    const { host, log } = this.#options;
+    while (!this.#draining) {
+      const free = this.#ready.findIndex(({ code }) => host.hasFree(code.context));
+      const [leased] = this.#ready.splice(Math.max(0, free), 1);
+      if (leased === undefined) {
+        await this.#pause();
+        continue;
       }
+      this.#current.add(leased);
+      try {
+        await this.#runLines(leased);
+        inBackground('functions', this.#settle(leased), log);
+      } catch (error) {
+        if (!this.#draining) log(`functions: ${errorText(error)}`);
+        inBackground('functions', this.#release(leased.work), log);
+      } finally {
+        this.#current.delete(leased);
+        this.#wake();
+      }
+    }
+  }
+
+  /** Waits until the gateway has accepted the results. Lines that it wants again return to the queue of this node. */
+  async #settle(leased: LeasedLines): Promise<void> {
+    const { work } = leased;
+    await work.settled();
+    const runsAgain = leased.waiting.length > 0 && work.isValid && !this.#draining && this.#leases.has(work);
+    if (!runsAgain) return this.#release(work);
+    this.#ready.unshift(leased);
+    this.#wake();
+  }
+
+  /**
+   * Runs the lines until none waits. Ends earlier if the function fails to load or crashes repeatedly, if the lease is
+   * no longer valid, or if the agent drains.
+   */
+  async #runLines(leased: LeasedLines): Promise<void> {
+    const { host } = this.#options;
+    const { work, code } = leased;
+    while (leased.waiting.length > 0 && !this.#draining && work.isValid) {
+      // Its lines run elsewhere, or here later: they would use up their attempts at once.
+      if (host.isBroken(code.context)) return this.#release(work);
       let process: FunctionProcess;
       try {
         process = await host.acquire(code);
       } catch (error) {
-        const why = errorText(error);
         if (!(error instanceof LoadError) || this.#draining) throw error;
-        if (error instanceof UnsuitableNodeError) return this.#decline(work, code, why);
-        for (const { line } of queue) work.add(failed(line, 'function_load_failed', why));
-        await work.settled();
-        return host.setBroken(code.context);
+        return this.#cannotLoad(leased, error);
       }
-      const size = alone > 0 ? 1 : this.#size(code).size;
-      const call = queue.splice(0, size);
-      const outcome = await this.#call(process, { lease, work, code }, call);
-      host.release(process);
-      // A single line may have made the whole call fail, so run each of these lines in its own call.
-      if (outcome !== 'done' && call.length > 1) {
-        queue.unshift(...call);
-        alone = call.length;
-      } else alone = Math.max(0, alone - 1);
-      crashes = outcome === 'broken' ? crashes + 1 : 0;
-      if (crashes >= CRASHES_MAX) {
-        await work.settled();
-        return host.setBroken(code.context);
-      }
+      const call = leased.begin(performance.now());
+      const outcome = await this.#call(process, leased, call).finally(() => host.release(process));
+      leased.end(call, outcome);
+      this.#wake();
+      if (leased.crashes < CRASHES_MAX) continue;
+      host.setBroken(code.context);
+      await work.settled();
+      return this.#release(work);
     }
   }
 
-  /** Returns the lines to the gateway. They do not count as failed, because other nodes may run them. */
-  async #decline(work: LeaseRun, { context }: FunctionCode, why: string): Promise<void> {
-    this.#options.log(`function ${context.slice(0, 12)}: declined: ${why}`);
-    this.#options.host.setBroken(context, true);
-    this.#leases.delete(work);
-    await work.release(why.slice(0, WHY_MAX));
+  /** Returns the lines to the gateway. If the node lacks what the function declares, they do not count as failed. */
+  async #cannotLoad({ work, code: { context }, waiting }: LeasedLines, error: LoadError): Promise<void> {
+    const { host, log } = this.#options;
+    if (error instanceof UnsuitableNodeError) {
+      log(`function ${context.slice(0, 12)}: declined: ${error.message}`);
+      host.setBroken(context, true);
+      this.#leases.delete(work);
+      return work.release(error.message.slice(0, WHY_MAX));
+    }
+    host.setBroken(context);
+    for (const { line } of waiting) work.add(failedLine(line, 'function_load_failed', error.message));
+    await work.settled();
+    await this.#release(work);
   }
 
   async #call(
     process: FunctionProcess,
-    { lease, work, code }: { lease: Work; work: LeaseRun; code: FunctionCode },
+    { lease, work, calls }: LeasedLines,
     call: readonly PendingLine[],
   ): Promise<'done' | 'raised' | 'broken'> {
     const { context, model } = lease.function;
@@ -222,22 +255,24 @@ export class FunctionRunner {
     });
     if (answer.kind === 'outputs') {
       this.#options.host.setWell(context);
-      this.#size(code).took(call.length, performance.now() - began);
+      calls.took(call.length, performance.now() - began);
       for (const [i, { line }] of call.entries()) {
         const why = answer.failed.get(i);
-        work.add(why === undefined ? answered(line, model, answer.outputs[i]) : raised(line, why));
+        work.add(why === undefined ? answeredLine(line, model, answer.outputs[i]) : raisedLine(line, why));
       }
       return 'done';
     }
     const [only, ...others] = call;
     if (only !== undefined && others.length === 0 && !this.#draining)
       work.add(
-        answer.kind === 'raised' ? raised(only.line, answer.error) : failed(only.line, 'engine_failed', answer.why),
+        answer.kind === 'raised'
+          ? raisedLine(only.line, answer.error)
+          : failedLine(only.line, 'engine_failed', answer.why),
       );
     return answer.kind;
   }
 
-  async #code(gateway: BatchGatewayClient, lease: Work, signal: AbortSignal): Promise<FunctionCode> {
+  async #code(gateway: BatchGatewayClient, lease: FunctionLease, signal: AbortSignal): Promise<FunctionCode> {
     const { host } = this.#options;
     const { context, name, sha256, owner } = lease.function;
     // Check the context. If it were wrong, one owner's code would be stored under it, and would later run as another
@@ -263,7 +298,24 @@ export class FunctionRunner {
     return code;
   }
 
-  /** The adaptive call size of one function. At most one entry for each stored function. */
+  #wake(): void {
+    for (const end of [...this.#waits]) end();
+  }
+
+  /** Waits until something changes in the queue of this node. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#waits.delete(end);
+        resolve();
+      };
+      const timer = setTimeout(end, POLL_MS);
+      this.#waits.add(end);
+    });
+  }
+
+  /** The adaptive call size of one function. */
   #size({ context, options }: FunctionCode): CallSize {
     let size = this.#sizes.get(context);
     if (size === undefined) {
@@ -282,28 +334,6 @@ function optionsOf(code: string): FunctionOptions | Error {
   } catch (error) {
     return error instanceof Error ? error : new Error(errorText(error));
   }
-}
-
-/** @param output the function's output as JSON */
-function answered(line: number, model: string, output = 'null'): LineResult {
-  const body = `{"object":"otela.function.output","model":${JSON.stringify(model)},"output":${output}}`;
-  if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };
-  return raised(
-    line,
-    `the result has more than ${RESULT_MAX_BYTES} bytes: return less, or store it and return its address`,
-  );
-}
-
-/**
- * The result for a line that the function refused with an error. As with a model's 4xx, the line is not tried again.
- */
-function raised(line: number, message: string): LineResult {
-  const error = { message, type: 'function_error', param: null, code: 'function_failed' };
-  return { line, status_code: 400, request_id: randomUUID(), body: JSON.stringify({ error }) };
-}
-
-function failed(line: number, error: NonNullable<LineResult['error']>, why: string): LineResult {
-  return { line, status_code: 0, request_id: randomUUID(), body: '', error, why: why.slice(0, WHY_MAX) };
 }
 
 function pause(ms: number): Promise<void> {

@@ -117,6 +117,13 @@ export class LoadedFunctions {
     }
   }
 
+  /** True if a loaded process of the function waits for a call. */
+  hasFree(context: string): boolean {
+    return [...this.#loaded].some(
+      (one) => one.context === context && one.state === 'ready' && !one.inUse && one.process?.broken === undefined,
+    );
+  }
+
   release(process: FunctionProcess): void {
     const known = [...this.#loaded].find((one) => one.process === process);
     if (known === undefined) return;
@@ -137,6 +144,10 @@ export class LoadedFunctions {
     this.#broken.set(context, { untilMs: this.#options.now() + waitMs, waitMs });
     const [oldest] = this.#broken.keys();
     if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
+  }
+
+  isBroken(context: string): boolean {
+    return (this.#broken.get(context)?.untilMs ?? 0) > this.#options.now();
   }
 
   /** The function answered. */

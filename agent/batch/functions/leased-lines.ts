@@ -1,0 +1,73 @@
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
+import type { LeaseRun, PendingLine } from '../lease-run.ts';
+import type { CallSize } from './call-size.ts';
+import type { FunctionCode } from './function-starter.ts';
+
+export type FunctionLease = GrantedLease & { function: NonNullable<GrantedLease['function']> };
+
+interface LeasedOptions {
+  lease: FunctionLease;
+  work: LeaseRun;
+  code: FunctionCode;
+  calls: CallSize;
+  lines: readonly PendingLine[];
+}
+
+/** The lines of one lease that have not run yet, in calls. */
+export class LeasedLines {
+  readonly lease: FunctionLease;
+  readonly work: LeaseRun;
+  readonly code: FunctionCode;
+  readonly calls: CallSize;
+  /** Consecutive calls that ended the function's process. */
+  crashes = 0;
+  readonly #byLine: ReadonlyMap<number, PendingLine>;
+  readonly #queue: PendingLine[];
+  /** Number of lines that must run in calls of one line. */
+  #alone = 0;
+  #running: { lines: number; sinceMs: number } | undefined;
+
+  constructor({ lease, work, code, calls, lines }: LeasedOptions) {
+    this.lease = lease;
+    this.work = work;
+    this.code = code;
+    this.calls = calls;
+    this.#byLine = new Map(lines.map((one) => [one.line, one]));
+    this.#queue = [...lines];
+  }
+
+  /** Lines that wait. */
+  get waiting(): readonly PendingLine[] {
+    return this.#queue;
+  }
+
+  /** Milliseconds until all lines have run; undefined: no call of the function has ended yet. */
+  leftMs(nowMs: number): number | undefined {
+    const { lineMs } = this.calls;
+    if (lineMs === undefined) return undefined;
+    const { lines = 0, sinceMs = nowMs } = this.#running ?? {};
+    return this.#queue.length * lineMs + Math.max(0, lines * lineMs - (nowMs - sinceMs));
+  }
+
+  /** Takes the lines of the next call. */
+  begin(nowMs: number): PendingLine[] {
+    const call = this.#queue.splice(0, this.#alone > 0 ? 1 : this.calls.size);
+    this.#running = { lines: call.length, sinceMs: nowMs };
+    return call;
+  }
+
+  end(call: readonly PendingLine[], outcome: 'done' | 'raised' | 'broken'): void {
+    this.#running = undefined;
+    this.crashes = outcome === 'broken' ? this.crashes + 1 : 0;
+    // A single line may have made the whole call fail, so run each of these lines in its own call.
+    if (outcome !== 'done' && call.length > 1) {
+      this.#queue.unshift(...call);
+      this.#alone = call.length;
+    } else this.#alone = Math.max(0, this.#alone - 1);
+  }
+
+  /** The gateway asks to run these lines again. */
+  repeat(lines: readonly number[]): void {
+    for (const line of lines) this.#queue.push(...[this.#byLine.get(line)].filter((one) => one !== undefined));
+  }
+}
