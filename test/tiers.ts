@@ -59,7 +59,10 @@ export const LONG: Readonly<Record<string, string>> = {
     'weights/environment': 'packs and unpacks environments of Python',
     'batch/packed-functions': 'a Python process for each kind of function; batch/python-client has its rules',
     'batch/python-client-faults': 'a Python process for each fault of a gateway; batch/python-client has the client',
-    'batch/function-packages': 'installs packages with a real pip; batch/function-starter has what may be declared',
+    'weights/packages-source':
+      'nodes that wait for a slow installation; weights/pull has how they copy from each other',
+    'batch/function-packages':
+      'installs packages with a real pip and uv; batch/function-starter has what may be declared',
     'mesh/circuit': 'a minute of circuits through relays; e2e/circuit-object has the object that joins them',
   }),
   ...rooms('scheduler', {

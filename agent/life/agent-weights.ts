@@ -3,11 +3,12 @@
  * its engine.
  */
 
+import { join } from 'node:path';
 import { type NodePayload, WEIGHTS_SHOWN_MAX } from '../../shared/lattice/node-payload.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
-import { parseSource } from '../../shared/weights/weights-source.ts';
+import { parseSource, sourceText } from '../../shared/weights/weights-source.ts';
 import type { PullStatus, WeightsReport } from '../host/control-protocol.ts';
 import type { WeightsHandlers } from '../host/control-server.ts';
 import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
@@ -15,6 +16,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import { packedFormat } from '../weights/environment/unpack-archive.ts';
 import type { Environment } from '../weights/environment/unpacked-environments.ts';
 import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
+import { PackagesSource } from '../weights/sources/packages-source.ts';
 import type { NodeWeightsConfig } from '../weights/weights-config.ts';
 import { WeightsService } from '../weights/weights-service.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -130,6 +132,34 @@ export class AgentWeights implements WeightsHandlers {
     }
   }
 
+  /**
+   * Returns the directory of a function's packages. They are not deleted until `release` is called.
+   * @param digest of all that determines which files are installed
+   * @param install called if no node of the cluster has them
+   * @throws Error with what the installer said
+   */
+  async packages(
+    digest: string,
+    withinMs: number,
+    install: (directory: string, signal: AbortSignal) => Promise<void>,
+  ): Promise<{ directory: string; release(): void }> {
+    await this.#ready();
+    const source = sourceText({ kind: 'packages', digest });
+    const scratch = join(this.#weights.store.inside, 'packing');
+    const packing = new PackagesSource({ source, scratch, withinMs, install });
+    const begun = performance.now();
+    try {
+      const { path, status, unpackedBytes } = await this.#weights.environment(source, packing);
+      if (unpackedBytes > 0)
+        this.#options.log(
+          `functions: packages ${digest.slice(0, 12)} are here after ${secondsSince(begun)} s: ${status.from_source} bytes were packed here, ${status.from_peers} are from other nodes`,
+        );
+      return { directory: path, release: () => neverRejects(this.#weights.release(source)) };
+    } finally {
+      await packing.close();
+    }
+  }
+
   async collect(source: string | undefined): Promise<number> {
     const freed = await this.#weights.remove(source);
     this.#recordedAt = 0;
@@ -227,6 +257,7 @@ export class AgentWeights implements WeightsHandlers {
   async #storedModels(): Promise<NonNullable<NodePayload['weights']>> {
     const held = await this.#weights.held();
     return held
+      .filter(({ source }) => parseSource(source)?.kind !== 'packages')
       .sort((a, b) => (a.used_at < b.used_at ? 1 : -1))
       .slice(0, WEIGHTS_SHOWN_MAX)
       .map(({ source, here, bytes }) => ({ name: nameOf(source), percent: percentOf(here, bytes) }));
@@ -243,7 +274,7 @@ export class AgentWeights implements WeightsHandlers {
 function nameOf(text: string): string {
   const source = parseSource(text);
   if (source?.kind === 'hub') return source.repository.slice(0, NAME_MAX);
-  const path = source?.kind === 'dir' ? source.path : (source?.prefix ?? '');
+  const path = source?.kind === 'dir' ? source.path : source?.kind === 's3' ? source.prefix : '';
   return (path.split('/').findLast((part) => part !== '') ?? 'weights').slice(-NAME_MAX);
 }
 

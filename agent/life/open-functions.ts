@@ -48,7 +48,11 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
   const storeOf = () => {
     const weights = options.weights();
     return (
-      weights && { directory: weights.status().directory, pull: (source: string) => weights.pull(source, () => {}) }
+      weights && {
+        directory: weights.status().directory,
+        pull: (source: string) => weights.pull(source, () => {}),
+        packages: weights.packages.bind(weights),
+      }
     );
   };
   const temporary = env.TMPDIR ?? tmpdir();
@@ -57,7 +61,8 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
   const gpus = await nvidiaDeviceNames(run, env);
   const loadedMax = functions.loadedMax ?? Math.max(1, gpus.length);
   const bounds = { installMs: limits.loadMs, memoryBytes: limits.memoryBytes };
-  const packages = new FunctionPackages({ directory: functions.packages, env, run, limits: bounds, log });
+  const { packages: directory } = functions;
+  const packages = new FunctionPackages({ directory, env, run, limits: bounds, store: storeOf, log });
   const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox, weights: storeOf, log });
   const host = new LoadedFunctions({ starter, loadedMax, gpus, temporary, now: () => performance.now(), log });
   return new FunctionRunner({

@@ -3,6 +3,7 @@
  * source.
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { WeightsManifest } from '../../shared/weights/weights-manifest.ts';
 import { type Source, sourceText } from '../../shared/weights/weights-source.ts';
 import type { CoordinatorClient } from './coordinator-client.ts';
@@ -16,6 +17,8 @@ import type { Store } from './weights-store.ts';
 const WAIT_MS = 250;
 /** Maximum time for which other nodes are asked for a manifest, before and again after the source failed. */
 const GIVE_UP_MS = 60_000;
+/** Interval at which a node reports that it still lists the source. It is shorter than the coordinator's lease. */
+const READS_MS = 5_000;
 /** Maximum number of listings in one pull. A source that changes more often is being written. */
 const LISTS_MAX = 3;
 
@@ -78,12 +81,24 @@ export async function pullManifest(options: ManifestPullOptions, signal: AbortSi
 
 /** @throws WeightsError */
 async function listOf({ source, reader, limits }: ManifestPullOptions, signal: AbortSignal): Promise<WeightsManifest> {
-  const { listWithinMs } = limits;
+  const { listWithinMs = limits.listWithinMs } = reader;
   const late = AbortSignal.timeout(listWithinMs);
   return reader.list(AbortSignal.any([signal, late])).catch((error: unknown) => {
     if (!late.aborted) throw error;
     throw new WeightsError('unavailable', `${sourceText(source)} did not list its files in ${listWithinMs / 1000} s`);
   });
+}
+
+/** Other nodes wait for this one only while it reports that it reads the source. */
+async function listWhileReporting(options: ManifestPullOptions, signal: AbortSignal): Promise<WeightsManifest> {
+  const { coordination, key } = options;
+  const report = () => neverRejects(coordination.ask({ blob: key, role: 'reads' }, true));
+  const timer = setInterval(report, READS_MS);
+  try {
+    return await listOf(options, signal);
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 interface Listed {
@@ -96,8 +111,10 @@ interface Listed {
  * any age.
  */
 async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promise<Listed> {
-  const { id, key, olderKey, client, coordination, limits, now } = options;
-  const giveUpMs = Math.min(GIVE_UP_MS, limits.giveUpMs);
+  const { id, key, olderKey, client, coordination, limits, reader, now } = options;
+  const { listWithinMs = 0 } = reader;
+  const giveUpMs = Math.max(listWithinMs, Math.min(GIVE_UP_MS, limits.giveUpMs));
+  const sourceAfterMs = Math.max(listWithinMs, limits.sourceAfterMs);
   const { senders } = coordination;
   const began = performance.now();
   let until = began + giveUpMs;
@@ -112,13 +129,13 @@ async function fetched(options: ManifestPullOptions, signal: AbortSignal): Promi
     if (trouble !== undefined && answer.kind === 'wait')
       answer = await coordination.ask({ blob: olderKey, role, avoid }, true);
     // Another node claims to read the manifest, and does not finish. So read the source here.
-    if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > limits.sourceAfterMs) {
+    if (trouble === undefined && answer.kind === 'wait' && performance.now() - began > sourceAfterMs) {
       await coordination.ask({ blob: key, role: 'reads' }, true);
       answer = { kind: 'read' };
     }
     if (answer.kind === 'read')
       try {
-        return { manifest: await listOf(options, signal), readAt: now() };
+        return { manifest: await listWhileReporting(options, signal), readAt: now() };
       } catch (error) {
         // The source failed. From now on, ask other nodes for `giveUpMs` again.
         if (trouble === undefined) until = performance.now() + giveUpMs;

@@ -17,13 +17,14 @@ import { asWeightsError, WeightsError } from './weights-error.ts';
 const FRESH_MS = 10 * 60_000;
 
 /**
- * True if the manifest need not be read again: it is of a commit of the hub, or younger than FRESH_MS. A negative age
- * shows that the clock was set back, so it does not count as young.
+ * True if the manifest need not be read again: it is of a commit of the hub, of packages, or younger than FRESH_MS. A
+ * negative age shows that the clock was set back, so it does not count as young.
  */
 export function isFresh({ manifest, readAt }: Pick<StoredManifest, 'manifest' | 'readAt'>, now: number): boolean {
   const source = parseSource(manifest.source);
   const age = now - readAt;
-  return (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision)) || (age >= 0 && age < FRESH_MS);
+  const isFixed = source?.kind === 'packages' || (source?.kind === 'hub' && /^[0-9a-f]{40}$/.test(source.revision));
+  return isFixed || (age >= 0 && age < FRESH_MS);
 }
 
 /** A stored manifest, and when it was read. */

@@ -125,28 +125,39 @@ export class WeightsService {
 
   /**
    * Pulls the models of a source completely to this node's disk.
-   * @param keep true: not evicted while this process lives
+   * @param keep true: not evicted until `release`, or while this process lives
+   * @param reader reads the source; default: as its kind demands
    * @throws WeightsError
    */
-  pull(text: string, keep = false): Promise<PullResult> {
+  pull(text: string, keep = false, reader?: BlobSource): Promise<PullResult> {
     const source = sourceText(readSource(text));
     if (keep) this.#keep.add(source);
     const pulling = this.#pulls.run(source, (status) =>
-      retryWithNewListing(this.#options.log, (relist) => this.#pull(source, status, relist)).catch((error: unknown) => {
-        this.#keep.delete(source);
-        throw error;
-      }),
+      retryWithNewListing(this.#options.log, (relist) => this.#pull(source, status, relist, reader)).catch(
+        (error: unknown) => {
+          this.#keep.delete(source);
+          throw error;
+        },
+      ),
     );
     if (!keep) return pulling;
     // If this call joined a pull that had started without `keep`, the model may not have been marked as in use. Then
     // pull again.
-    return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true)));
+    return pulling.then((pulled) => (this.#inUse.has(source) ? pulled : this.pull(text, true, reader)));
   }
 
-  async #pull(text: string, status: PullStatus, relist: boolean): Promise<PullResult> {
+  /** Allows the eviction of a source that was pulled with `keep`. */
+  async release(text: string): Promise<void> {
+    const source = sourceText(readSource(text));
+    this.#keep.delete(source);
+    this.#inUse.delete(source);
+    await this.store.manifests.unpin(contentDigest(source));
+  }
+
+  async #pull(text: string, status: PullStatus, relist: boolean, given?: BlobSource): Promise<PullResult> {
     const { env, log, limits = PULL_LIMITS, now = Date.now, openSource: opened = openSource } = this.#options;
     const source = readSource(text);
-    const reader = opened(source, env);
+    const reader = given ?? opened(source, env);
     const id = contentDigest(text);
     const { signal } = this.#stop;
     const manifest = await pullManifest(
@@ -204,9 +215,12 @@ export class WeightsService {
     neverRejects(this.#coordination.announce('drops', dropped));
   }
 
-  /** Pulls an environment for engines. It is kept while this process lives. @throws WeightsError */
-  async environment(text: string): Promise<Environment & { status: PullStatus }> {
-    const { path, manifest } = await this.pull(text, true);
+  /**
+   * Pulls an environment for engines or functions, as `pull` with `keep` does, and unpacks it.
+   * @throws WeightsError
+   */
+  async environment(text: string, reader?: BlobSource): Promise<Environment & { status: PullStatus }> {
+    const { path, manifest } = await this.pull(text, true, reader);
     const source = sourceText(readSource(text));
     const [file] = manifest.files;
     if (file === undefined || manifest.files.length > 1)

@@ -1,4 +1,7 @@
-/** Installs the packages that functions declare, once for each owner and set of packages. */
+/**
+ * Installs the packages that functions declare, once for each owner and set of packages: once in a cluster if its
+ * nodes store weights, otherwise once on each node.
+ */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +17,24 @@ interface PackagesOptions {
   env: Readonly<Record<string, string | undefined>>;
   run: RunTool;
   limits: { installMs: number; memoryBytes: number };
+  /** Returns the store of weights of this node; undefined: it has none. */
+  store(): PackageStore | undefined;
   log(line: string): void;
+}
+
+export interface PackageStore {
+  /** Returns the packages with this digest, from other nodes if they have them. They stay until `release` is called. */
+  packages(
+    digest: string,
+    withinMs: number,
+    install: (directory: string, signal: AbortSignal) => Promise<void>,
+  ): Promise<Installed>;
+}
+
+interface Installed {
+  directory: string;
+  /** Call when no process uses the directory any more. */
+  release(): void;
 }
 
 /** A set of packages that was not used for this long is deleted when an agent starts. */
@@ -22,6 +42,18 @@ const UNUSED_MS = 14 * 86_400_000;
 /** Maximum number of sets that one start checks. */
 const CHECKED_MAX = 1_000;
 const WHY_CHARS = 700;
+/** Length of a directory's name. */
+const KEY_CHARS = 40;
+
+/** With the certificates of the system, to which a site adds its own. */
+const UV_OPTIONS = ['--native-tls'];
+const PIP_OPTIONS = ['--no-input', '--no-compile', '--disable-pip-version-check'];
+/**
+ * Compiles the packages without running them. Processes cannot write there, so each would compile again what it
+ * imports. The files do not depend on times, which an archive does not keep. A file that is not valid Python is left
+ * out.
+ */
+const COMPILE = ['-I', '-m', 'compileall', '-q', '-j', '0', '--invalidation-mode', 'unchecked-hash'];
 
 /** The packages could not be installed. */
 class PackagesError extends Error {
@@ -35,6 +67,8 @@ export class FunctionPackages {
   readonly #options: PackagesOptions;
   /** Installations that run now, by directory. At most one for each function that is being loaded. */
   readonly #running = new Map<string, Promise<void>>();
+  /** Number of processes that use a digest's packages. At most one for each loaded process. */
+  readonly #users = new Map<string, number>();
   readonly #stop = new AbortController();
 
   constructor(options: PackagesOptions) {
@@ -43,18 +77,54 @@ export class FunctionPackages {
   }
 
   /**
-   * Returns the directory that has the packages, or undefined if none are declared.
+   * Returns the packages, or undefined if none are declared.
    * @param owner owners never share packages, so that no owner could replace another's
    * @throws PackagesError
    */
-  async prepare(owner: string, requirements: readonly string[], interpreter: Interpreter): Promise<string | undefined> {
+  async prepare(
+    owner: string,
+    requirements: readonly string[],
+    interpreter: Interpreter,
+  ): Promise<Installed | undefined> {
     if (requirements.length === 0) return undefined;
     const names = [...requirements].sort();
-    const key = createHash('sha256')
-      .update(JSON.stringify([owner, interpreter.version, process.arch, names]))
-      .digest('hex')
-      .slice(0, 40);
-    const path = join(this.#options.directory, key);
+    const { version, platform } = interpreter;
+    const digest = createHash('sha256')
+      .update(JSON.stringify([owner, version, platform, names]))
+      .digest('hex');
+    const store = this.#options.store();
+    if (store === undefined) return { directory: await this.#prepareHere(digest, names, interpreter), release() {} };
+    return this.#shared(store, digest, names, interpreter);
+  }
+
+  /** The packages stay in the store until the last process that uses them has ended. */
+  async #shared(
+    store: PackageStore,
+    digest: string,
+    names: readonly string[],
+    interpreter: Interpreter,
+  ): Promise<Installed> {
+    this.#users.set(digest, (this.#users.get(digest) ?? 0) + 1);
+    const leave = () => {
+      const users = (this.#users.get(digest) ?? 1) - 1;
+      if (users > 0) this.#users.set(digest, users);
+      else this.#users.delete(digest);
+      return users === 0;
+    };
+    try {
+      const { installMs } = this.#options.limits;
+      const installed = await store.packages(digest, installMs, (directory) =>
+        this.#installInto(directory, names, interpreter),
+      );
+      return { directory: installed.directory, release: () => leave() && installed.release() };
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  }
+
+  async #prepareHere(digest: string, names: readonly string[], interpreter: Interpreter): Promise<string> {
+    const path = join(this.#options.directory, digest.slice(0, KEY_CHARS));
     if (!isDirectory(path)) {
       let running = this.#running.get(path);
       if (running === undefined) {
@@ -72,30 +142,42 @@ export class FunctionPackages {
     this.#stop.abort();
   }
 
-  async #install(path: string, names: readonly string[], { executable, version }: Interpreter): Promise<void> {
-    const { env, limits, log, run } = this.#options;
+  async #install(path: string, names: readonly string[], interpreter: Interpreter): Promise<void> {
     const partial = `${path}.partial-${randomUUID()}`;
-    const began = performance.now();
     try {
       mkdirSync(partial, { recursive: true, mode: 0o700 });
-      const hasUv = (await run('uv', ['--version'])).ok;
+      await this.#installInto(partial, names, interpreter);
+      putInPlace(partial, path);
+    } finally {
+      rmSync(partial, { recursive: true, force: true });
+    }
+  }
+
+  /** @throws PackagesError */
+  async #installInto(directory: string, names: readonly string[], { executable, version }: Interpreter): Promise<void> {
+    const { env, limits, log, run } = this.#options;
+    const began = performance.now();
+    try {
       // Only wheels, because pip runs the code of other packages while it installs them.
-      const common = ['install', '--only-binary', ':all:', '--target', partial];
-      const [file, ...args] = hasUv
-        ? ['uv', 'pip', ...common, '--quiet', '--python', executable, ...names]
-        : [executable, '-m', 'pip', ...common, '--quiet', '--no-input', '--disable-pip-version-check', ...names];
+      const common = ['install', '--quiet', '--only-binary', ':all:', '--target', directory];
       log(`functions: installing ${names.join(', ')} for Python ${version}`);
       const { installMs: limitMs, memoryBytes } = limits;
       const bounds = { limitMs, memoryBytes, signal: this.#stop.signal };
-      const ended = await runBounded(file ?? '', args, { cwd: partial, env: childEnvironment(env), ...bounds });
+      const options = { cwd: directory, env: childEnvironment(env), ...bounds };
+      const hasUv = (await run('uv', ['--version'])).ok;
+      const uv = ['pip', ...common, ...UV_OPTIONS, '--python', executable, ...names];
+      const byUv = hasUv ? await runBounded('uv', uv, options) : undefined;
+      // uv does not read pip's configuration, which may name the site's own index, or its certificates.
+      const pip = ['-m', 'pip', ...common, ...PIP_OPTIONS, ...names];
+      const byPip = byUv !== undefined && byUv.why === undefined ? byUv : await runBounded(executable, pip, options);
+      const hasPip = !byPip.lines.some((line) => line.endsWith('No module named pip'));
+      const ended = hasPip ? byPip : (byUv ?? byPip);
       if (ended.why !== undefined) throw new PackagesError(failure(names, ended.why, ended.lines));
-      putInPlace(partial, path);
+      await runBounded(executable, [...COMPILE, directory], options);
       log(`functions: installed ${names.join(', ')} in ${((performance.now() - began) / 1_000).toFixed(1)} s`);
     } catch (error) {
       if (error instanceof PackagesError) throw error;
       throw new PackagesError(`the function's packages cannot be stored on this node: ${errorText(error)}`);
-    } finally {
-      rmSync(partial, { recursive: true, force: true });
     }
   }
 

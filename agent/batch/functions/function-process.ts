@@ -41,6 +41,8 @@ interface ProcessOptions {
   packages?: string | undefined;
   /** Returns the command that runs this command in a sandbox. Absent: it runs with all rights of the agent's user. */
   wrap?(command: readonly string[], directory: string): string[];
+  /** Called when no process of the function is left. */
+  onEnd?(): void;
   log(line: string): void;
 }
 
@@ -155,6 +157,7 @@ export class FunctionProcess {
     const { pid } = this.#child;
     if (pid !== undefined) await endGroup(pid, GRACE_MS, Promise.resolve());
     this.#guard.dismiss();
+    this.#options.onEnd?.();
     for (const stream of this.#child.stdio ?? []) stream?.destroy();
     const why = removeFunctionDirectory(this.#directory);
     if (why !== undefined) this.#options.log(`the directory of a function could not be deleted: ${why}`);

@@ -59,7 +59,7 @@ export class FunctionRunner {
   readonly #sizes = new Map<string, CallSize>();
   /** Leases that wait for a process: at most READY_MAX, and one more for each gateway. */
   readonly #ready: LeasedLines[] = [];
-  /** Leases whose lines run: at most one for each process. */
+  /** Leases with running lines: at most one for each process. */
   readonly #current = new Set<LeasedLines>();
   /** Callbacks that end a wait early: at most one for each loop. */
   readonly #waits = new Set<() => void>();
@@ -206,7 +206,7 @@ export class FunctionRunner {
     const { host } = this.#options;
     const { work, code } = leased;
     while (leased.waiting.length > 0 && !this.#draining && work.isValid) {
-      // Its lines run elsewhere, or here later: they would use up their attempts at once.
+      // Its lines run elsewhere, or here later: their attempts would be used up within a second.
       if (host.isBroken(code.context)) return this.#release(work);
       let process: FunctionProcess;
       try {

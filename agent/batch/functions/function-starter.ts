@@ -4,7 +4,7 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import { parseSource, sourceText } from '../../../shared/weights/weights-source.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import type { FunctionOptions } from './function-options.ts';
-import type { FunctionPackages } from './function-packages.ts';
+import type { FunctionPackages, PackageStore } from './function-packages.ts';
 import { type FunctionLimits, FunctionProcess } from './function-process.ts';
 import type { FunctionSandbox } from './function-sandbox.ts';
 import { findInterpreter } from './python-interpreter.ts';
@@ -35,7 +35,7 @@ interface StarterOptions {
   log(line: string): void;
 }
 
-interface NodeWeights {
+interface NodeWeights extends PackageStore {
   /** In the layout of a Hugging Face cache. */
   directory: string;
   /** Copies weights to the directory, from other nodes or from their source. */
@@ -91,18 +91,25 @@ export class FunctionStarter {
       .catch((error: unknown) => {
         throw new LoadError(error instanceof Error ? error.message : String(error));
       });
-    const env = await this.#withWeights(options?.weights ?? []);
-    const shown = [interpreter.executable, ...interpreter.prefixes, ...readPaths(env), ...optional(installed)];
-    return new FunctionProcess({
-      limits: { ...limits, python: interpreter.executable },
-      env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
-      packages: installed,
-      temporary,
-      code: code.code,
-      name: code.name,
-      ...(sandbox && { wrap: (command, directory) => sandbox.wrap(command, { directory, shown }) }),
-      log,
-    });
+    try {
+      const env = await this.#withWeights(options?.weights ?? []);
+      const { executable, prefixes } = interpreter;
+      const shown = [executable, ...prefixes, ...readPaths(env), ...optional(installed?.directory)];
+      return new FunctionProcess({
+        limits: { ...limits, python: executable },
+        env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
+        packages: installed?.directory,
+        temporary,
+        code: code.code,
+        name: code.name,
+        ...(sandbox && { wrap: (command, directory) => sandbox.wrap(command, { directory, shown }) }),
+        onEnd: () => installed?.release(),
+        log,
+      });
+    } catch (error) {
+      installed?.release();
+      throw error;
+    }
   }
 
   /** Ends what `start` waits for. */

@@ -5,18 +5,23 @@ export interface Interpreter {
   /** Path of the program itself, not of a wrapper such as pyenv's. */
   executable: string;
   version: string;
+  /** The system for which packages must be built: `linux-x86_64 glibc-2.36`. */
+  platform: string;
   /** Directories that the interpreter needs: of its virtual environment and of its installation. */
   prefixes: string[];
 }
 
-const ASK = 'import sys; print("%d.%d" % sys.version_info[:2], sys.executable, sys.prefix, sys.base_prefix, sep="\\n")';
+const ASK = `import platform, sys, sysconfig
+print("%d.%d" % sys.version_info[:2], sysconfig.get_platform() + " " + "-".join(platform.libc_ver()))
+print(sys.executable, sys.prefix, sys.base_prefix, sep="\\n")`;
 
 /** @returns the interpreter, or why it cannot be used */
 async function readInterpreter(python: string, run: RunTool): Promise<Interpreter | string> {
   const answer = await run(python, ['-c', ASK]);
   if (!answer.ok) return answer.reason;
-  const [version = '', executable = '', ...prefixes] = answer.stdout.trim().split('\n');
-  return { version, executable, prefixes: [...new Set(prefixes)] };
+  const [head = '', executable = '', ...prefixes] = answer.stdout.trim().split('\n');
+  const [version = ''] = head.split(' ', 1);
+  return { version, platform: head.slice(version.length + 1), executable, prefixes: [...new Set(prefixes)] };
 }
 
 /**

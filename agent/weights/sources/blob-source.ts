@@ -7,6 +7,8 @@ export interface ReadFrom {
 }
 
 export interface BlobSource {
+  /** Maximum duration of `list`, in milliseconds, if it may take longer than that of other sources. */
+  readonly listWithinMs?: number;
   /** Lists the source's current files. @throws WeightsError */
   list(signal: AbortSignal): Promise<WeightsManifest>;
   /**

@@ -1,4 +1,4 @@
-import { parseSource, type Source } from '../../../shared/weights/weights-source.ts';
+import { parseSource, type Source, sourceText } from '../../../shared/weights/weights-source.ts';
 import { WeightsError } from '../weights-error.ts';
 import type { BlobSource } from './blob-source.ts';
 import { DirectorySource } from './directory-source.ts';
@@ -16,6 +16,8 @@ export function openSource(source: Source, env: Env): BlobSource {
       return new DirectorySource(source);
     case 's3':
       return new S3Source(source, env);
+    case 'packages':
+      throw new WeightsError('wrong', `${sourceText(source)} is packed only by nodes that run its function`);
   }
 }
 

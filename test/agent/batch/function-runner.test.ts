@@ -53,6 +53,7 @@ async function leased(context: string, refusals = 0, code = CODE) {
     env: {},
     run,
     limits: { installMs: 60_000, memoryBytes: 2 ** 30 },
+    store: () => undefined,
     log,
   });
   const starter = new FunctionStarter({

@@ -31,7 +31,8 @@ async function answered(code: string, { network = false, line = '{}' } = {}): Pr
   const limits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 31 };
   const bounds = { installMs: 1_000, memoryBytes: 2 ** 30 };
   const log = () => {};
-  const packages = new FunctionPackages({ directory: join(home, 'packages'), env, run, limits: bounds, log });
+  const store = () => undefined;
+  const packages = new FunctionPackages({ directory: join(home, 'packages'), env, run, limits: bounds, store, log });
   const starter = new FunctionStarter({
     limits,
     env,

@@ -17,13 +17,15 @@ async function starterOf(fails = false) {
   const env = { PATH: process.env.PATH };
   const limits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 30 };
   const bounds = { installMs: 1_000, memoryBytes: 2 ** 30 };
-  const packages = new FunctionPackages({ directory: `${temporary}/packages`, env, run, limits: bounds, log });
+  const store = () => undefined;
+  const packages = new FunctionPackages({ directory: `${temporary}/packages`, env, run, limits: bounds, store, log });
   const pulled: string[] = [];
   const pull = async (source: string) => {
     pulled.push(source);
     if (fails) throw new Error('the disk is full');
   };
-  const weights = () => ({ directory: '/weights', pull });
+  const none = () => Promise.reject(new Error('no packages are declared'));
+  const weights = () => ({ directory: '/weights', pull, packages: none });
   const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox: undefined, weights, log });
   const start = (options: Partial<FunctionOptions> | Error, gpus?: string[]) =>
     starter.start(
