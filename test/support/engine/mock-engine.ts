@@ -73,7 +73,7 @@ const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '
 const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
 const DEFAULT_TOKENS = 24;
 
-/** An agent asks an engine for facts there. These requests are no inference, so they are not recorded. */
+/** An agent asks an engine for facts there. These are not requests for inference, so they are not recorded. */
 const FACT_PATHS: ReadonlySet<string> = new Set([
   ...['/api/version', '/api/ps', '/info', '/props', '/version'],
   ...['/server_info', '/get_server_info', '/model_info', '/get_model_info'],
