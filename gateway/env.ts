@@ -35,6 +35,14 @@ interface Institution {
   remove(key: string): boolean;
 }
 
+/** The processes that share this installation. */
+interface Processes {
+  /** Number of this process's data directory; no other process has it. */
+  readonly number: number;
+  /** True if the session's agent is connected to any process. */
+  isConnected(session: string): boolean;
+}
+
 export interface Env extends IssuerEnvironment {
   DB: D1Database & {
     /** If the accounts are in PostgreSQL: its queries and the SQL that it writes differently. */
@@ -91,6 +99,8 @@ export interface Env extends IssuerEnvironment {
    * because that process has ended.
    */
   PROCESS_ID?: string;
+  /** On the Node host, if several processes share the objects. */
+  PROCESSES?: Processes;
   /** On the Node host: aborted when this process begins to stop. Requests then no longer wait for a node. */
   STOPPING?: AbortSignal;
   /** SHA-256 (hex) of the operator's first key. The Worker never gets the key itself. */

@@ -176,7 +176,8 @@ export class RegistryObject extends GatewayObject {
   /** The session's tunnel to this gateway has closed. No requests are routed to it until it reconnects. */
   closed(session: string): void {
     this.#sessionCalls++;
-    this.#paths.closed(session);
+    // The agent may have another socket, to another process of this gateway.
+    if (this.env.PROCESSES?.isConnected(session) !== true) this.#paths.closed(session);
   }
 
   /** A path to the session failed. No requests are routed to it until it sends something again. */

@@ -4,6 +4,12 @@ import type { StorageHealth } from '../platform/storage/storage-health.ts';
 /** Stream numbers that are reserved together: one row is written per this many streams. */
 const BLOCK = 4096;
 
+/**
+ * If several processes have sockets of one session, each gives numbers from its own range. Ranges end below 2^50, which
+ * is below all numbers derived from the time.
+ */
+const NUMBERS_PER_PROCESS = 2 ** 32;
+
 /** Numbers derived from the time stay below 2^53 for two hundred years. */
 const NUMBERS_PER_MS = 1_024;
 
@@ -17,10 +23,11 @@ export class StreamIds {
   #next: number;
   #reserved: number;
 
-  constructor({ storage, health }: Pick<ObjectContext, 'storage' | 'health'>) {
+  /** @param process number of this process; 0: it is the only one */
+  constructor({ storage, health }: Pick<ObjectContext, 'storage' | 'health'>, process = 0) {
     this.#kv = storage.kv;
     this.#health = health;
-    this.#next = this.#kv.get<number>('streams') ?? 1;
+    this.#next = this.#kv.get<number>('streams') ?? process * NUMBERS_PER_PROCESS + 1;
     this.#reserved = this.#next;
   }
 

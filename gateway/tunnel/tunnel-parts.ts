@@ -80,7 +80,7 @@ function createAttempts(
   on: TunnelEvents,
 ): TunnelAttempts {
   const session = ctx.name;
-  const ids = new StreamIds(ctx);
+  const ids = new StreamIds(ctx, env.PROCESSES?.number);
   const proofs = new ForgottenAttemptReports({
     session,
     env,

@@ -1,4 +1,4 @@
-/** Where a command writes. */
+/** The output of a command. */
 export interface Output {
   print(line: string): void;
   complain(line: string): void;

@@ -2,11 +2,11 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../../platform/object-context.ts';
 import { ResilientStorage } from '../../platform/storage/resilient-storage.ts';
-import { storageHealth } from '../../platform/storage/storage-health.ts';
+import { type StorageHealth, storageHealth } from '../../platform/storage/storage-health.ts';
 import { NodeSockets } from './node-sockets.ts';
 import type { ObjectAlarm } from './object-alarms.ts';
 import { NodeStorage } from './object-storage.ts';
-import { OutputGate } from './output-gate.ts';
+import { type Gate, OutputGate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 
 /** Timers of one object. They end with the object, and a timer that throws resets it. */
@@ -56,38 +56,38 @@ interface ContextOptions {
   handlers(): ObjectHandlers;
   /** Called if the object must be reset: a handler threw, or the object's file cannot be written. */
   failed(cause: unknown): void;
+  /** Health of the object's storage. Default: the health of this process's disk, which its objects share. */
+  health?: StorageHealth;
+  /** Makes the object's gate. Default: a gate that waits for the commit of the object's file. */
+  gate?(onFailure: (error: unknown) => void): Gate;
 }
 
 /** The context of one object instance. */
 export class NodeContext implements ObjectContext {
   readonly name: string;
   readonly storage: ObjectStorage;
-  /** All objects are on one disk, so they share one health. */
-  readonly health = storageHealth;
+  readonly health: StorageHealth;
   readonly sockets: NodeSockets;
   readonly clock: NodeClock;
-  readonly gate: OutputGate;
+  readonly gate: Gate;
   readonly #database: Database;
   readonly #failed: (cause: unknown) => void;
   #background = 0;
   #finished = false;
 
-  constructor({ name, database, alarm, handlers, failed }: ContextOptions) {
+  constructor({ name, database, alarm, handlers, failed, health = storageHealth, gate }: ContextOptions) {
     this.name = name;
+    this.health = health;
     this.#database = database;
     this.#failed = failed;
-    this.gate = new OutputGate(database, (error) => {
-      storageHealth.failed(error, Date.now());
+    const onFailure = (error: unknown) => {
+      health.failed(error, Date.now());
       failed(error);
-    });
+    };
+    this.gate = gate?.(onFailure) ?? new OutputGate(database, onFailure);
     this.clock = new NodeClock((work) => this.#guard(work));
     const runAlarm = () => this.waitUntil(Promise.resolve(handlers().alarm?.()));
-    this.storage = new ResilientStorage(
-      new NodeStorage(database, this.gate, alarm),
-      storageHealth,
-      this.clock,
-      runAlarm,
-    );
+    this.storage = new ResilientStorage(new NodeStorage(database, this.gate, alarm), health, this.clock, runAlarm);
     this.sockets = new NodeSockets(this.gate, handlers, (work) => this.#guard(work));
   }
 
@@ -113,7 +113,7 @@ export class NodeContext implements ObjectContext {
 
   /** True if the object has work in progress, so that its memory must be kept. */
   get busy(): boolean {
-    return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0;
+    return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0 || !this.gate.settled;
   }
 
   /** Closes the object's file; the next use opens it. */

@@ -25,6 +25,8 @@ import { setLoadedPolicies } from '../../routing/custom-policies.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
 import type { AccountsFile, AccountsStore } from './accounts-store.ts';
+import type { ClusterParts } from './cluster/open-cluster.ts';
+import { OwnedNamespaces } from './cluster/owned-namespaces.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
@@ -110,8 +112,10 @@ export interface NodeGatewayOptions {
   tls: TlsMaterial | undefined;
   /** Policies from the file of `--policy`. */
   policies: readonly Policy[];
-  /** What this gateway needs to be a primary or follower of its institution, if its accounts are in a file. */
-  following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number };
+  /** What this gateway needs to be a primary or follower of its institution. Undefined: it is neither. */
+  following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number } | undefined;
+  /** What this gateway needs to be one of several processes. Undefined: it is the only one. */
+  cluster: ClusterParts | undefined;
   log(line: string): void;
 }
 
@@ -122,6 +126,7 @@ interface GatewayParts {
   accounts: AccountsStore;
   reports: ReportReads;
   following: Replication | undefined;
+  cluster: OwnedNamespaces | undefined;
 }
 
 export class NodeGateway {
@@ -130,16 +135,18 @@ export class NodeGateway {
   readonly #host: ObjectHost;
   readonly #accounts: AccountsStore;
   readonly #reports: ReportReads;
+  readonly #cluster: OwnedNamespaces | undefined;
   /** Undefined if the accounts are in PostgreSQL, which are not replicated to followers. */
   readonly following: Replication | undefined;
 
-  private constructor({ stopping, server, host, accounts, reports, following }: GatewayParts) {
+  private constructor({ stopping, server, host, accounts, reports, following, cluster }: GatewayParts) {
     this.#stopping = stopping;
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;
     this.#reports = reports;
     this.following = following;
+    this.#cluster = cluster;
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
@@ -150,32 +157,39 @@ export class NodeGateway {
     const reports = new ReportReads(hours);
     const offloads = new LocalOffloads();
     const stopping = new AbortController();
-    const following = file && new Replication({ ...options.following, hours, accounts: file, log });
+    const following =
+      file && options.following && new Replication({ ...options.following, hours, accounts: file, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
+    const cluster =
+      options.cluster &&
+      new OwnedNamespaces({ parts: options.cluster, local: host, classes: CLASSES, env: () => env, log });
+    const shared = cluster ?? host;
     const own = {
-      limits: host.namespace<LimitsObject>('LIMITS'),
-      usage: host.namespace<UsageObject>('USAGE'),
-      registry: host.namespace<RegistryObject>('REGISTRY'),
+      limits: shared.namespace<LimitsObject>('LIMITS'),
+      usage: shared.namespace<UsageObject>('USAGE'),
+      registry: shared.namespace<RegistryObject>('REGISTRY'),
     };
     const env: Env = {
       ...settings,
       DB: accounts.db,
       REPORTS: accounts.reports ?? (file === undefined ? accounts.db : reports.accounts(file.path, accounts.db)),
-      TUNNEL: host.namespace<TunnelObject>('TUNNEL'),
+      TUNNEL: shared.namespace<TunnelObject>('TUNNEL'),
       REGISTRY: own.registry,
       LIMITS: following?.limits(own.limits) ?? own.limits,
-      USAGE: reports.hours(following?.usage(own.usage) ?? own.usage),
-      QUEUE: host.namespace<QueueObject>('QUEUE'),
+      USAGE: cluster === undefined ? reports.hours(following?.usage(own.usage) ?? own.usage) : own.usage,
+      QUEUE: shared.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
-      BATCH: host.namespace<BatchObject>('BATCH'),
-      BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
-      FACTORY: host.namespace<FactoryObject>('FACTORY'),
-      FILE_SWEEP: host.namespace<FileSweepObject>('FILE_SWEEP'),
-      ...(settings.MESH_RELAY === 'off' ? {} : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
+      BATCH: shared.namespace<BatchObject>('BATCH'),
+      BATCH_QUEUE: shared.namespace<BatchQueueObject>('BATCH_QUEUE'),
+      FACTORY: shared.namespace<FactoryObject>('FACTORY'),
+      FILE_SWEEP: shared.namespace<FileSweepObject>('FILE_SWEEP'),
+      ...(settings.MESH_RELAY === 'off' || cluster !== undefined
+        ? {}
+        : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
       FILES: files,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
-      PROCESS_ID: crypto.randomUUID(),
+      ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
       ...(following && { INSTITUTION: following }),
@@ -185,11 +199,12 @@ export class NodeGateway {
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following?.start(own);
-    return new NodeGateway({ stopping, server, host, accounts, reports, following });
+    return new NodeGateway({ stopping, server, host, accounts, reports, following, cluster });
   }
 
   /** Resolves to the port. */
   async listen(port: number, host: string): Promise<number> {
+    await this.#cluster?.open();
     const taken = await this.#server.listen(port, host);
     this.#host.start();
     return taken;
@@ -204,6 +219,7 @@ export class NodeGateway {
     await this.#server.close(drainMs);
     await this.following?.close();
     await this.#reports.close();
+    await this.#cluster?.close();
     this.#host.close();
     await this.#accounts.close();
   }

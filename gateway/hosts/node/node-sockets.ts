@@ -1,9 +1,9 @@
-import type { WebSocket as Connection, RawData } from 'ws';
+import type { RawData } from 'ws';
 import { isRecent } from '../../../shared/timing/is-recent.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectHandlers } from '../../platform/gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.ts';
-import type { OutputGate } from './output-gate.ts';
+import type { Gate } from './output-gate.ts';
 
 /**
  * Minimum interval between replies to heartbeats. Honest agents send a heartbeat every 15 s. The interval bounds the
@@ -17,12 +17,41 @@ const RESTART = 1012;
 
 const [CONNECTING, OPEN, CLOSED] = [0, 1, 3];
 
+/** The part of a WebSocket of `ws` that an object's socket needs. */
+export interface SocketConnection {
+  binaryType?: string;
+  readonly readyState: number;
+  on(event: 'message', listener: (data: RawData, isBinary: boolean) => void): unknown;
+  on(event: 'close' | 'error', listener: () => void): unknown;
+  send(message: string | Uint8Array): void;
+  close(code?: number, reason?: string): void;
+}
+
+/** A socket with a pending handshake. */
+interface PendingSocket {
+  /** Connects the socket after the handshake. */
+  attach(connection: SocketConnection): void;
+  /** Called when the upgrade was handled. If the handshake failed, no connection was attached. */
+  settle(): void;
+}
+
+interface PendingUpgrade {
+  socket: PendingSocket;
+  headers: Record<string, string>;
+}
+
 /** Sockets whose handshake is pending, by the response that the object returned. */
-const upgrades = new WeakMap<Response, { socket: NodeSocket; headers: Record<string, string> }>();
+const upgrades = new WeakMap<Response, PendingUpgrade>();
 
 /** Returns the pending upgrade, if `response` accepts one. */
-export function upgradeOf(response: Response) {
+export function upgradeOf(response: Response): PendingUpgrade | undefined {
   return upgrades.get(response);
+}
+
+/** Makes `response` accept an upgrade. */
+export function withUpgrade(response: Response, upgrade: PendingUpgrade): Response {
+  upgrades.set(response, upgrade);
+  return response;
 }
 
 interface SocketEvents {
@@ -35,15 +64,15 @@ interface SocketEvents {
  * delivered after the handshake.
  */
 class NodeSocket implements ObjectSocket {
-  readonly #gate: OutputGate;
+  readonly #gate: Gate;
   readonly #on: SocketEvents;
-  #connection: Connection | undefined;
+  #connection: SocketConnection | undefined;
   #early: (string | Uint8Array)[] = [];
   #closing: { code: number | undefined; reason: string | undefined } | undefined;
   #finished = false;
   pingedAt = 0;
 
-  constructor(gate: OutputGate, on: SocketEvents) {
+  constructor(gate: Gate, on: SocketEvents) {
     this.#gate = gate;
     this.#on = on;
   }
@@ -53,8 +82,7 @@ class NodeSocket implements ObjectSocket {
     return this.#connection?.readyState ?? CONNECTING;
   }
 
-  /** Connects the socket after the handshake. */
-  attach(connection: Connection): void {
+  attach(connection: SocketConnection): void {
     this.#connection = connection;
     connection.binaryType = 'nodebuffer'; // 'arraybuffer' would copy each message
     connection.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
@@ -119,13 +147,13 @@ class NodeSocket implements ObjectSocket {
 
 /** The sockets of one object. They keep the object alive, so nothing has to outlive its memory. */
 export class NodeSockets implements ObjectSockets {
-  readonly #gate: OutputGate;
+  readonly #gate: Gate;
   readonly #handlers: () => ObjectHandlers;
   readonly #guard: (work: () => void) => void;
   readonly #sockets = new Set<NodeSocket>();
 
   /** `guard` runs a handler of the object, and resets the object if the handler throws. */
-  constructor(gate: OutputGate, handlers: () => ObjectHandlers, guard: (work: () => void) => void) {
+  constructor(gate: Gate, handlers: () => ObjectHandlers, guard: (work: () => void) => void) {
     this.#gate = gate;
     this.#handlers = handlers;
     this.#guard = guard;
@@ -144,9 +172,7 @@ export class NodeSockets implements ObjectSockets {
       },
     });
     this.#sockets.add(socket);
-    const response = new Response(null, { status: 200 });
-    upgrades.set(response, { socket, headers });
-    return { socket, response };
+    return { socket, response: withUpgrade(new Response(null, { status: 200 }), { socket, headers }) };
   }
 
   survivors(): ObjectSocket[] {

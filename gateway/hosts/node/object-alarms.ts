@@ -33,6 +33,7 @@ interface RunningAlarm {
 export class Alarms {
   readonly #database: Database;
   readonly #ring: RunAlarm;
+  readonly #onHandled: ((className: string, name: string) => void) | undefined;
   readonly #running = new Map<string, RunningAlarm>();
   /** Consecutive failures by object. */
   readonly #failures = new Map<string, number>();
@@ -40,9 +41,11 @@ export class Alarms {
   #armedFor = Number.POSITIVE_INFINITY;
   #closed = false;
 
-  constructor(database: Database, ring: RunAlarm) {
+  /** @param onHandled called when a handler has finished and its alarm was deleted */
+  constructor(database: Database, ring: RunAlarm, onHandled?: (className: string, name: string) => void) {
     this.#database = database;
     this.#ring = ring;
+    this.#onHandled = onHandled;
     database.script(`CREATE TABLE IF NOT EXISTS alarms (class TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL,
       PRIMARY KEY (class, name)) WITHOUT ROWID; CREATE INDEX IF NOT EXISTS alarms_at ON alarms (at)`);
   }
@@ -63,15 +66,24 @@ export class Alarms {
       set: (at) => {
         this.#replaced(key);
         this.#failures.delete(key);
-        const query = 'INSERT OR REPLACE INTO alarms (class, name, at) VALUES (?, ?, ?)';
-        this.#database.rows(query, [className, name, Math.round(at)]);
-        if (at < this.#armedFor) this.#arm();
+        this.put(className, name, Math.round(at));
       },
       delete: () => {
         this.#replaced(key);
         this.#delete(className, name);
       },
     };
+  }
+
+  put(className: string, name: string, at: number): void {
+    this.#database.rows('INSERT OR REPLACE INTO alarms (class, name, at) VALUES (?, ?, ?)', [className, name, at]);
+    if (at < this.#armedFor) this.#arm();
+  }
+
+  /** Forgets the alarms of objects that another process owns now. */
+  drop(isDropped: (key: string) => boolean): void {
+    for (const { class: className, name } of this.#database.rows('SELECT class, name FROM alarms', []))
+      if (isDropped(`${className}/${name}`)) this.#delete(String(className), String(name));
   }
 
   close(): void {
@@ -137,6 +149,7 @@ export class Alarms {
     if (failure !== undefined) return this.#retry(key, className, name, failure);
     this.#failures.delete(key);
     this.#delete(className, name);
+    this.#onHandled?.(className, name);
   }
 
   /** Calls `write` until it succeeds. Until then the alarm counts as running and does not fire again. */

@@ -1,7 +1,7 @@
 import { deserialize, serialize } from 'node:v8';
 import type { KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../../platform/object-context.ts';
 import type { ObjectAlarm } from './object-alarms.ts';
-import type { OutputGate } from './output-gate.ts';
+import type { Gate } from './output-gate.ts';
 import type { Database } from './sqlite.ts';
 
 /** Rows of one statement. A write ran when the cursor was created; a read runs while the cursor is used. */
@@ -52,10 +52,10 @@ export class ReadSql implements Sql {
 
 class ObjectSql implements Sql {
   readonly #database: Database;
-  readonly #gate: OutputGate;
+  readonly #gate: Gate;
   readonly #reads: ReadSql;
 
-  constructor(database: Database, gate: OutputGate) {
+  constructor(database: Database, gate: Gate) {
     this.#database = database;
     this.#gate = gate;
     this.#reads = new ReadSql(database);
@@ -83,10 +83,10 @@ const KEYS = 'CREATE TABLE IF NOT EXISTS _keys (key TEXT PRIMARY KEY, value BLOB
 
 class Keys implements KeyValue {
   readonly #database: Database;
-  readonly #gate: OutputGate;
+  readonly #gate: Gate;
   #exists: boolean | undefined;
 
-  constructor(database: Database, gate: OutputGate) {
+  constructor(database: Database, gate: Gate) {
     this.#database = database;
     this.#gate = gate;
   }
@@ -141,10 +141,10 @@ export class NodeStorage implements ObjectStorage {
   readonly sql: Sql;
   readonly kv: Keys;
   readonly #database: Database;
-  readonly #gate: OutputGate;
+  readonly #gate: Gate;
   readonly #alarm: ObjectAlarm;
 
-  constructor(database: Database, gate: OutputGate, alarm: ObjectAlarm) {
+  constructor(database: Database, gate: Gate, alarm: ObjectAlarm) {
     this.#database = database;
     this.#gate = gate;
     this.#alarm = alarm;
@@ -162,6 +162,7 @@ export class NodeStorage implements ObjectStorage {
    */
   async setAlarm(at: number): Promise<void> {
     this.#alarm.set(at);
+    this.#gate.noted();
   }
 
   async deleteAll(): Promise<void> {
@@ -169,5 +170,6 @@ export class NodeStorage implements ObjectStorage {
     this.#database.remove();
     this.kv.forget();
     this.#alarm.delete();
+    this.#gate.noted();
   }
 }

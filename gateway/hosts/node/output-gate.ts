@@ -1,13 +1,30 @@
 import { storageHealth } from '../../platform/storage/storage-health.ts';
 import type { Database } from './sqlite.ts';
 
+/** Holds an object's messages back until its writes are stored. */
+export interface Gate {
+  /** True if all writes are stored. */
+  readonly settled: boolean;
+  /** Call this before a write. */
+  write(): void;
+  /** Call this after a change outside of the database: of the alarm, or the deletion of the database. */
+  noted(): void;
+  /** Calls `send` now, or after pending writes are stored. */
+  pass(send: () => void): void;
+  /** Resolves when all writes are stored; rejects if that failed. Undefined: no write is pending. */
+  committed(): Promise<void> | undefined;
+  /** Ends the turn. */
+  commit(): void;
+  abandon(cause: unknown): void;
+}
+
 /**
  * Holds an object's messages back until its writes are committed. The first write of a synchronous turn begins a
  * transaction, which is committed at the end of the turn; messages that are sent meanwhile wait for the commit. A
  * transaction over several turns would save little, because a commit takes about 30 µs: with WAL and synchronous=NORMAL
  * it writes without fsync.
  */
-export class OutputGate {
+export class OutputGate implements Gate {
   readonly #database: Database;
   readonly #onFailure: (error: unknown) => void;
   #open = true;
@@ -22,7 +39,10 @@ export class OutputGate {
     this.#onFailure = onFailure;
   }
 
-  /** Call this before a write. */
+  get settled(): boolean {
+    return this.#open;
+  }
+
   write(): void {
     if (!this.#open) return;
     this.#database.begin();
@@ -30,13 +50,14 @@ export class OutputGate {
     queueMicrotask(() => this.commit());
   }
 
-  /** Calls `send` now, or after the commit of pending writes. */
+  /** This host stores alarms and deletions in files, immediately. */
+  noted(): void {}
+
   pass(send: () => void): void {
     if (this.#open) send();
     else this.#waiting.push(send);
   }
 
-  /** Resolves when all writes are committed; rejects if the commit failed. Undefined: no write is pending. */
   committed(): Promise<void> | undefined {
     if (this.#open) return undefined;
     this.#committed ??= Promise.withResolvers();

@@ -61,6 +61,16 @@ export function localTunnelOf(session: string): LocalTunnel | undefined {
   return callees.get(session);
 }
 
+/** Called when an agent has connected to this process, or left it. */
+type TunnelListener = (session: string, isOpen: boolean) => void;
+const listeners = new Set<TunnelListener>();
+
+/** Returns the sessions that are connected now. @returns also a function that ends the subscription */
+export function watchLocalTunnels(listener: TunnelListener): { sessions(): string[]; stop(): void } {
+  listeners.add(listener);
+  return { sessions: () => [...callees.keys()], stop: () => void listeners.delete(listener) };
+}
+
 /** A tunnel object that accepts calls in this process while its socket is open. */
 export class LocalTunnel {
   readonly #session: string;
@@ -73,11 +83,14 @@ export class LocalTunnel {
     this.#session = session;
     this.#take = take;
     callees.set(session, this);
+    for (const listener of listeners) listener(session, true);
   }
 
   /** Waiting calls stay, because the object may get another socket. */
   close(): void {
-    if (callees.get(this.#session) === this) callees.delete(this.#session);
+    if (callees.get(this.#session) !== this) return;
+    callees.delete(this.#session);
+    for (const listener of listeners) listener(this.#session, false);
   }
 
   /**

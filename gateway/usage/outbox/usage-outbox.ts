@@ -43,6 +43,8 @@ export class UsageOutbox {
   readonly #ctx: ObjectContext;
   readonly #env: Env;
   readonly #session: string;
+  /** Name under which limits count the positions of records. Each process has its own records of a session. */
+  readonly #source: string;
   readonly #identities = new Map<string, ReceiptIdentity>();
   readonly prefixes = new PendingPrefixBlocks();
   #scheduled = false;
@@ -53,6 +55,7 @@ export class UsageOutbox {
     this.#ctx = ctx;
     this.#env = env;
     this.#session = session;
+    this.#source = env.PROCESSES === undefined ? session : `${session} ${env.PROCESSES.number}`;
   }
 
   /** Schedules the forwarding of waiting records. */
@@ -150,7 +153,7 @@ export class UsageOutbox {
     }
     await Promise.all([
       ...[...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)),
-      ...[...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).settle(this.#session, items)),
+      ...[...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).settle(this.#source, items)),
     ]);
     markDelivered(sql, last.position);
     return pending.length === BATCH;

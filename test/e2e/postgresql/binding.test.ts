@@ -119,7 +119,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`a database of accounts${NO_POSTGRES 
     expect(backup.output).toContain('docs/postgresql.md');
     const doctor = new Managed([NODE, GATEWAY_MAIN, 'doctor', '--data', gateway.data, '--database', url, '--json']);
     await doctor.exited;
-    expect(doctor.output).toMatch(/PostgreSQL \d+.*0000_accounts/);
+    expect(doctor.output).toMatch(/PostgreSQL \d+.*\d{4}_\w+\.sql/);
   });
 });
 

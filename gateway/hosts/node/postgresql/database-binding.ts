@@ -16,8 +16,10 @@ import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import type { Connection } from './postgres-pool.ts';
 
 /** File of the data directory that names its database. */
-const BINDING_FILE = 'database.json';
-const BINDING_MAX_BYTES = 4_096;
+export const BINDING_FILE = 'database.json';
+export const BINDING_MAX_BYTES = 4_096;
+/** Holder and place of a database that several processes share (`--cluster-key`). */
+export const SHARED = 'several processes';
 const bindingSchema = z.object({ installation: z.string() });
 
 /** Interval of the holder's heartbeats. */
@@ -97,6 +99,10 @@ export class DatabaseBinding {
   }
 
   async #takeFrom(found: Holder, bound: string | undefined): Promise<void> {
+    if (found.holder === SHARED)
+      throw new CommandError(
+        'The database is shared by several processes. Give the key that they share: --cluster-key.',
+      );
     const isHere = found.place === this.#place;
     // Without a binding file, an earlier start in this directory was interrupted before it wrote the file.
     if (bound !== found.id && (bound !== undefined || !isHere))

@@ -19,24 +19,43 @@ interface PostgresAccountsOptions {
   url: string;
   data: string;
   migrations: readonly { name: string; statements: readonly string[] }[];
-  onLost(place: string): void;
+  /** Absent: several processes share the database, and their objects are there. */
+  onLost?(place: string): void;
+}
+
+/** Checks the server and creates missing tables. @throws CommandError that names the server without its password */
+export async function preparePostgres(url: string, migrations: PostgresAccountsOptions['migrations']): Promise<void> {
+  await withServer(url, async () => {
+    await withPool(
+      { url, name: 'otela-gateway migration', most: 1, queryTimeoutMs: MIGRATION_TIMEOUT_MS },
+      async (pool) => {
+        await requireServer(pool);
+        await migratePostgres(pool, migrations);
+      },
+    );
+  });
+}
+
+async function withServer<T>(url: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    throw new CommandError(`PostgreSQL at ${shownUrl(url)} cannot be used: ${errorText(error)}`, { cause: error });
+  }
 }
 
 /** @throws CommandError that names the server without its password */
 export async function openPostgresAccounts(options: PostgresAccountsOptions): Promise<AccountsStore> {
   const { url, data, migrations, onLost } = options;
+  await preparePostgres(url, migrations);
   const control = new PostgresPool({ url, name: 'otela-gateway control', most: 1 });
-  const binding = new DatabaseBinding({ connection: control, data, pause: delay, onLost });
+  const binding = onLost && new DatabaseBinding({ connection: control, data, pause: delay, onLost });
   try {
-    await requireServer(control);
-    await withPool({ url, name: 'otela-gateway migration', most: 1, queryTimeoutMs: MIGRATION_TIMEOUT_MS }, (pool) =>
-      migratePostgres(pool, migrations),
-    );
-    await binding.take();
+    await withServer(url, async () => binding?.take());
   } catch (error) {
     await control.close();
-    if (error instanceof CommandError) throw error;
-    throw new CommandError(`PostgreSQL at ${shownUrl(url)} cannot be used: ${errorText(error)}`, { cause: error });
+    throw error;
   }
   const pool = new PostgresPool({ url, name: 'otela-gateway accounts' });
   const reports = new PostgresPool({ url, name: 'otela-gateway reports', ...REPORTS });
@@ -44,7 +63,7 @@ export async function openPostgresAccounts(options: PostgresAccountsOptions): Pr
     db: new PostgresD1(pool) as unknown as Env['DB'],
     reports: new PostgresD1(reports) as unknown as Env['DB'],
     close: async () => {
-      await binding.release();
+      await binding?.release();
       await Promise.all([control, pool, reports].map((one) => one.close()));
     },
   };

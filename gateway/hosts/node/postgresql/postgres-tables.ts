@@ -13,8 +13,10 @@ import {
   json,
   type PgColumnBuilderBase,
   type PgTable,
+  pgSequence,
   pgTable,
   primaryKey,
+  smallint,
   text,
   uniqueIndex,
 } from 'drizzle-orm/pg-core';
@@ -29,6 +31,7 @@ import * as usage from '../../../usage/usage-tables.ts';
  * different.
  */
 const bytewiseText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' });
 
 function columnOf(column: SQLiteColumn): PgColumnBuilderBase {
   const { name, notNull, primary, isUnique, uniqueName, hasDefault } = column;
@@ -116,6 +119,62 @@ export const installation = pgTable('gateway_installation', {
   /** True if the holder ended normally. */
   left: boolean('left').notNull().default(false),
 });
+
+/** Numbers of processes. A data directory draws one when it first joins; the directory keeps it. */
+export const processNumber = pgSequence('gateway_process_number');
+
+/** Processes that share this database: one row for each start of a process. See cluster/process-table.ts. */
+export const processes = pgTable('gateway_processes', {
+  incarnation: text('incarnation').primaryKey(),
+  process: bigint('process', { mode: 'number' }).notNull(),
+  /** Host and port at which the other processes reach it. */
+  address: text('address').notNull(),
+  version: text('version').notNull(),
+  /** Counts up while the process runs. */
+  beat: bigint('beat', { mode: 'number' }).notNull().default(0),
+  /** NULL while it runs; then `left`, `proved` or `silent`. */
+  ended: text('ended'),
+});
+
+/** Secrets that all processes share, encrypted with the key of `--cluster-key`. */
+export const secrets = pgTable('gateway_secrets', { name: text('name').primaryKey(), value: text('value').notNull() });
+
+/** Which process owns the objects of a slot. See cluster/object-slots.ts. */
+export const objectSlots = pgTable('object_slots', {
+  slot: smallint('slot').primaryKey(),
+  /** Incarnation of a process. */
+  owner: text('owner'),
+  epoch: bigint('epoch', { mode: 'number' }).notNull().default(0),
+});
+
+/** Writes of objects since their images. The primary key is the fence; see cluster/turn-log.ts. */
+export const objectLog = pgTable(
+  'object_log',
+  {
+    object: bytewiseText('object').notNull(),
+    seq: bigint('seq', { mode: 'number' }).notNull(),
+    owner: text('owner').notNull(),
+    writes: bytea('writes').notNull(),
+  },
+  (own) => [primaryKey({ columns: [own.object, own.seq] })],
+);
+
+/** SQLite databases of objects, each with the number of the last row of the log that it contains. */
+export const objectImages = pgTable('object_images', {
+  object: bytewiseText('object').primaryKey(),
+  seq: bigint('seq', { mode: 'number' }).notNull(),
+  image: bytea('image').notNull(),
+});
+
+export const objectAlarms = pgTable(
+  'object_alarms',
+  {
+    object: bytewiseText('object').primaryKey(),
+    slot: smallint('slot').notNull(),
+    at: bigint('at', { mode: 'number' }).notNull(),
+  },
+  (own) => [index('object_alarms_slot').on(own.slot)],
+);
 
 type TablesOf<M> = { [Name in keyof M as M[Name] extends SQLiteTable ? Name : never]: PgTable };
 

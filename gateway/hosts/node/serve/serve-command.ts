@@ -39,6 +39,15 @@ export const SERVE_FLAGS = {
     value: 'postgres://…',
     help: 'PostgreSQL database for the accounts; default: a file in DATA. PGPASSWORD: its password',
   },
+  'cluster-key': {
+    value: 'FILE',
+    takes: 'file',
+    help: 'key of several processes that share the database; keeps their objects there, too',
+  },
+  'cluster-address': {
+    value: 'HOST:PORT',
+    help: 'address at which this process listens for the other processes',
+  },
   'max-stale': {
     default: '24h',
     value: 'TIME',
@@ -85,6 +94,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     throw new UsageError(
       '--database and --follow exclude each other: accounts in PostgreSQL are not copied to followers',
     );
+  const cluster = clusterFlags(values);
   const policy = values.policy === undefined ? {} : { policy: values.policy };
   const maxStaleMs = staleMs(values['max-stale']);
   return {
@@ -99,7 +109,22 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     ...identity,
     ...policy,
     ...database,
+    ...cluster,
   };
+}
+
+function clusterFlags(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): Pick<ServeOptions, 'cluster'> {
+  const { 'cluster-key': keyFile, 'cluster-address': address, database, files } = values;
+  if (keyFile === undefined && address === undefined) return {};
+  if (keyFile === undefined || address === undefined || database === undefined || files === undefined)
+    throw new UsageError(
+      '--cluster-key, --cluster-address, --database and --files must be given together; ' +
+        '--files: a bucket, or a directory that all processes share',
+    );
+  const url = URL.parse(`tcp://${address}`);
+  if (url === null || url.port === '' || url.host !== address)
+    throw new UsageError(`--cluster-address ${address} is not an address such as 10.0.0.5:8788`);
+  return { cluster: { keyFile, host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) } };
 }
 
 function httpUrl(flag: string, text: string): string {

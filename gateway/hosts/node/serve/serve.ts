@@ -11,12 +11,14 @@ import type { Policy } from '../../../../shared/routing/routing-policy.ts';
 import { listenError } from '../../../../shared/terminal/listen-error.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
+import { sha256Hex } from '../../../accounts/secrets.ts';
 import { CommandError } from '../../../command-error.ts';
 import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment-checks.ts';
 import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { openAccountsFile } from '../accounts-store.ts';
+import type { ClusterFlags, ClusterParts } from '../cluster/open-cluster.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { rethrowDiskError } from '../data/disk-error.ts';
 import { refuseDamaged } from '../data/refuse-damaged.ts';
@@ -52,6 +54,8 @@ export interface ServeOptions {
   policy?: string;
   /** URL of the PostgreSQL database with the accounts; absent: a file in the data directory. */
   database?: string;
+  /** This process shares the database with other processes. */
+  cluster?: ClusterFlags;
   /** How long a follower serves without contact with the primary, in milliseconds. Default: a day. */
   maxStaleMs?: number;
 }
@@ -110,10 +114,10 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   // An error outside of every object and request is logged, and the gateway continues.
   process.on('uncaughtException', (error) => log(`uncaught error: ${error.stack ?? error.message}`));
   const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
-  if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
-  else if (options.follow !== undefined) await requireIdentity(data.issuer);
-  const issuerFiles = await openIssuer(data.issuer, nowS());
-  resolveRole(data.path, options.follow);
+  const installation = await openInstallation(options, data, program).catch((error: unknown) => {
+    data.release();
+    throw error;
+  });
   const settings = Object.fromEntries(
     ENVIRONMENT_NAMES.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
@@ -133,19 +137,11 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     objects: data.objects,
     files,
     assets: program.assetsDir,
-    settings: { ...settings, ...workerSecrets(issuerFiles), ADMIN_KEY_SHA256: data.adminKeyHash },
+    settings: { ...settings, ...installation.issuer, ADMIN_KEY_SHA256: sha256Hex(installation.adminKey) },
     tls,
     policies,
-    following: {
-      data: data.path,
-      identity: {
-        key: issuerFiles.gateway,
-        certificate: issuerFiles.certificate,
-        revoked: new Set(keyNames(issuerFiles).revoked),
-      },
-      url: options.url,
-      maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
-    },
+    following: installation.following,
+    cluster: installation.cluster,
     log,
   });
   const closeTelemetry = await openTelemetry();
@@ -163,7 +159,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     await gateway.following?.firstCopy().catch((cause: unknown) => {
       throw new CommandError(errorText(cause), { cause });
     });
-    await checkReady(url, data.adminKey, log);
+    await checkReady(url, installation.adminKey, log);
     if (!isSwitchOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release: anyone with a join token can run any program as an agent');
     const pem = options.tls;
@@ -176,9 +172,45 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   }
 }
 
+/** The keys of the installation to which this process belongs. */
+interface Installation {
+  /** The operator's first key. */
+  adminKey: string;
+  /** Settings with the issuer's keys. */
+  issuer: Record<string, string>;
+  following: NodeGatewayOptions['following'];
+  cluster: ClusterParts | undefined;
+}
+
+/** @throws CommandError, IssuerError */
+async function openInstallation(
+  options: ServeOptions,
+  data: DataDirectory,
+  program: ProgramFiles,
+): Promise<Installation> {
+  const { cluster: flags, database } = options;
+  if (flags !== undefined && database !== undefined) {
+    const { openCluster } = await import('../cluster/open-cluster.ts');
+    const cluster = await openCluster(database, data, flags, program.postgresMigrations);
+    return { ...cluster.secrets, following: undefined, cluster };
+  }
+  if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
+  else if (options.follow !== undefined) await requireIdentity(data.issuer);
+  const files = await openIssuer(data.issuer, nowS());
+  resolveRole(data.path, options.follow);
+  const { gateway: key, certificate } = files;
+  const following = {
+    data: data.path,
+    identity: { key, certificate, revoked: new Set(keyNames(files).revoked) },
+    url: options.url,
+    maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
+  };
+  return { adminKey: data.adminKey, issuer: workerSecrets(files), following, cluster: undefined };
+}
+
 /** @throws CommandError if the database cannot be used, or belongs to another data directory */
 async function openAccounts(
-  { database }: ServeOptions,
+  { database, cluster }: ServeOptions,
   data: DataDirectory,
   program: ProgramFiles,
   log: (line: string) => void,
@@ -193,10 +225,12 @@ async function openAccounts(
     url: database,
     data: data.path,
     migrations: program.postgresMigrations,
-    onLost: (place) => {
-      log(`the gateway with the data directory ${place} has taken the database; this process ends`);
-      process.exit(EXIT_LOST);
-    },
+    ...(cluster === undefined && {
+      onLost: (place: string) => {
+        log(`the gateway with the data directory ${place} has taken the database; this process ends`);
+        process.exit(EXIT_LOST);
+      },
+    }),
   });
 }
 

@@ -1,0 +1,225 @@
+/**
+ * Several equal gateway processes on one database. An object is owned by one process; a tunnel belongs to the process
+ * that has the agent's socket. Calls of objects elsewhere go over links. See docs/design/postgresql.md.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { inBackground, neverRejects } from '../../../../shared/timing/in-background.ts';
+import { localTunnelOf, watchLocalTunnels } from '../../../tunnel/call/local-calls.ts';
+import type { ObjectHost } from '../object-host.ts';
+import type { Connection } from '../postgresql/postgres-pool.ts';
+import type { ClusterKey } from './cluster-key.ts';
+import { LinkClient } from './link-client.ts';
+import { type LinkCall, MovedError } from './link-messages.ts';
+import { LinkServer } from './link-server.ts';
+import { Membership } from './membership.ts';
+import { slotOf } from './object-slots.ts';
+import type { ProcessIdentity, ProcessRow } from './process-table.ts';
+
+/** Maximum wait of a call for an owner of its object. */
+const OWNER_WAIT_MS = 10_000;
+const OWNER_POLL_MS = 50;
+/** Pause before a link is opened again. */
+const LINK_RETRY_MS = 500;
+
+/** The class of tunnels. Its objects are wherever the agents' sockets are. */
+const TUNNEL = 'TUNNEL';
+
+export interface ClusterOptions {
+  key: ClusterKey;
+  connection: Connection;
+  me: ProcessIdentity;
+  /** Objects of this process, with their files. */
+  local: ObjectHost;
+  /** Objects that this process may own. */
+  owned: ObjectHost;
+  /** Called when agents have left a process, or the process has ended. */
+  onTunnelsClosed(sessions: readonly string[]): void;
+  log(line: string): void;
+}
+
+/** A link, or the wait before it is opened again. */
+interface Peer {
+  link: LinkClient;
+  /** True if the link was open once: then a refused connection proves that the process has ended. */
+  wasOpen: boolean;
+}
+
+export class Cluster {
+  readonly #options: ClusterOptions;
+  readonly #membership: Membership;
+  readonly #server: LinkServer;
+  readonly #tunnels: ReturnType<typeof watchLocalTunnels>;
+  /** By incarnation; at most the processes that run. */
+  readonly #peers = new Map<string, Peer>();
+  #others: readonly ProcessRow[] = [];
+  #isClosed = false;
+
+  constructor(options: ClusterOptions) {
+    const { key, connection, me, log, owned } = options;
+    this.#options = options;
+    this.#membership = new Membership({
+      connection,
+      me,
+      events: {
+        onProcesses: (others) => this.#onProcesses(others),
+        onAlarms: (alarms) => owned.addAlarms(alarms),
+        onLost: (slots) => owned.resetAll((object) => slots.has(slotOf(object)), new Error('another process owns it')),
+        release: (slots) => owned.release((object) => slots.has(slotOf(object))),
+        log,
+      },
+    });
+    this.#tunnels = watchLocalTunnels((session, isOpen) => {
+      this.#server.tell(isOpen ? [session] : [], isOpen ? [] : [session]);
+    });
+    this.#server = new LinkServer({
+      key,
+      hello: me,
+      tunnels: () => this.#tunnels.sessions(),
+      call: (call) => this.#callHere(call),
+      fetch: (className, name, request) => this.#fetchHere(className, name, request),
+      log,
+    });
+  }
+
+  /** Accepts links, joins the other processes and claims objects. @returns the port for links */
+  async open(host: string, port: number): Promise<number> {
+    return this.#server.listen(host, port);
+  }
+
+  join(): Promise<void> {
+    return this.#membership.join();
+  }
+
+  /** True if the session's agent is connected to any process. */
+  isConnected(session: string): boolean {
+    return localTunnelOf(session) !== undefined || this.#linkWithTunnel(session) !== undefined;
+  }
+
+  // --- calls of this process ---
+
+  async call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
+    if (className === TUNNEL) {
+      const link = this.#tunnelElsewhere(name);
+      if (link === undefined) return this.#options.local.call(className, name, method, args);
+      return link.call({ className, name, method, args });
+    }
+    return this.#atOwner(
+      `${className}/${name}`,
+      () => this.#options.owned.call(className, name, method, args),
+      (link) => link.call({ className, name, method, args }),
+    );
+  }
+
+  async fetch(className: string, name: string, request: Request): Promise<Response> {
+    if (className === TUNNEL) {
+      const link = request.headers.get('upgrade') === null ? this.#tunnelElsewhere(name) : undefined;
+      return link === undefined
+        ? this.#options.local.fetch(className, name, request)
+        : link.fetch(className, name, request);
+    }
+    return this.#atOwner(
+      `${className}/${name}`,
+      () => this.#options.owned.fetch(className, name, request),
+      (link) => link.fetch(className, name, request),
+    );
+  }
+
+  #tunnelElsewhere(session: string): LinkClient | undefined {
+    return localTunnelOf(session) === undefined ? this.#linkWithTunnel(session) : undefined;
+  }
+
+  #linkWithTunnel(session: string): LinkClient | undefined {
+    for (const { link } of this.#peers.values()) if (link.hasTunnel(session)) return link;
+    return undefined;
+  }
+
+  /** Calls an object at its owner. Waits for an owner for at most OWNER_WAIT_MS. */
+  async #atOwner<T>(key: string, here: () => Promise<T>, there: (link: LinkClient) => Promise<T>): Promise<T> {
+    const slot = slotOf(key);
+    const until = performance.now() + OWNER_WAIT_MS;
+    for (;;) {
+      if (this.#membership.owns(slot)) return here();
+      const link = this.#peers.get(this.#membership.ownerOf(slot) ?? '')?.link;
+      try {
+        if (link?.isOpen === true) return await there(link);
+      } catch (error) {
+        if (!(error instanceof MovedError)) throw error;
+        neverRejects(this.#membership.now());
+      }
+      if (performance.now() > until) throw new Error(`no process owns ${key}`);
+      await delay(OWNER_POLL_MS);
+    }
+  }
+
+  // --- calls of other processes ---
+
+  /** Never calls a third process: a call crosses at most one link. */
+  async #callHere({ className, name, method, args }: LinkCall): Promise<unknown> {
+    return this.#hostOf(className, name).call(className, name, method, args);
+  }
+
+  async #fetchHere(className: string, name: string, request: Request): Promise<Response> {
+    return this.#hostOf(className, name).fetch(className, name, request);
+  }
+
+  #hostOf(className: string, name: string): ObjectHost {
+    if (className === TUNNEL) {
+      if (localTunnelOf(name) === undefined) throw new MovedError('the agent is not connected here');
+      return this.#options.local;
+    }
+    if (!this.#membership.owns(slotOf(`${className}/${name}`))) throw new MovedError('not the owner');
+    return this.#options.owned;
+  }
+
+  // --- other processes ---
+
+  #onProcesses(others: readonly ProcessRow[]): void {
+    this.#others = others;
+    const running = new Set(others.map(({ incarnation }) => incarnation));
+    for (const [incarnation, { link }] of this.#peers) if (!running.has(incarnation)) link.close();
+    for (const process of others) if (!this.#peers.has(process.incarnation)) this.#connect(process, false);
+  }
+
+  #connect(process: ProcessRow, wasOpen: boolean): void {
+    if (this.#isClosed) return;
+    const { key, me, onTunnelsClosed } = this.#options;
+    const { incarnation, address } = process;
+    const peer: Peer = {
+      wasOpen,
+      link: new LinkClient({
+        key,
+        address,
+        incarnation,
+        hello: me,
+        opened: () => {
+          peer.wasOpen = true;
+        },
+        closed: (ended) => this.#onLinkClosed(process, peer, ended),
+        left: (sessions) => onTunnelsClosed(sessions.filter((session) => !this.isConnected(session))),
+      }),
+    };
+    this.#peers.set(incarnation, peer);
+  }
+
+  #onLinkClosed(process: ProcessRow, peer: Peer, ended: boolean): void {
+    const { incarnation } = process;
+    const { log } = this.#options;
+    if (ended && peer.wasOpen) {
+      this.#peers.delete(incarnation);
+      return inBackground(`the end of ${incarnation}`, this.#membership.prove(incarnation), log);
+    }
+    const again = setTimeout(() => {
+      this.#peers.delete(incarnation);
+      if (this.#others.some((one) => one.incarnation === incarnation)) this.#connect(process, peer.wasOpen);
+    }, LINK_RETRY_MS);
+    again.unref();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#tunnels.stop();
+    await this.#membership.close();
+    this.#server.close();
+    for (const { link } of this.#peers.values()) link.close();
+  }
+}

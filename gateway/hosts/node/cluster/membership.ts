@@ -1,0 +1,176 @@
+/**
+ * This process among the processes that share a database: its heartbeat, the slots that it owns, and the processes that
+ * run. One round of statements every BEAT_MS, on a connection that nothing else uses.
+ */
+import { performance } from 'node:perf_hooks';
+import { errorText } from '../../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
+import type { Connection } from '../postgresql/postgres-pool.ts';
+import { ObjectSlots } from './object-slots.ts';
+import { BEAT_MS, OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow, ProcessTable } from './process-table.ts';
+
+/** Interval at which alarms are read again: a former owner may have stored one after the slot was claimed. */
+const ALARMS_MS = 30_000;
+
+interface MembershipEvents {
+  /** Called after each round with the other processes that run. */
+  onProcesses(others: readonly ProcessRow[]): void;
+  /** Called with alarms of objects that this process owns. */
+  onAlarms(alarms: readonly { key: string; at: number }[]): void;
+  /** Ends the objects of slots that this process no longer owns. */
+  onLost(slots: ReadonlySet<number>): void;
+  /** Ends objects after everything was stored, so that the slots can be given back. */
+  release(slots: ReadonlySet<number>): Promise<void>;
+  log(line: string): void;
+}
+
+interface MembershipOptions {
+  connection: Connection;
+  me: ProcessIdentity;
+  events: MembershipEvents;
+}
+
+export class Membership {
+  readonly #options: MembershipOptions;
+  readonly #slots: ObjectSlots;
+  readonly #processes: ProcessTable;
+  /** This process may load the objects of these slots. */
+  #mine: ReadonlySet<number> = new Set();
+  /** Slots that are being given back. */
+  #leaving: ReadonlySet<number> = new Set();
+  #running: ProcessRow[] = [];
+  /** When the last heartbeat that succeeded was sent, by the monotonic clock. */
+  #beatAt = Number.NEGATIVE_INFINITY;
+  #alarmsAt = Number.NEGATIVE_INFINITY;
+  #timer: NodeJS.Timeout | undefined;
+  #round: Promise<void> | undefined;
+  #isFailing = false;
+  #isClosed = false;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+    const { connection, me } = options;
+    this.#slots = new ObjectSlots(connection, me.incarnation);
+    this.#processes = new ProcessTable(connection, me, () => performance.now());
+  }
+
+  /** Joins the other processes and claims slots. */
+  async join(): Promise<void> {
+    await this.#slots.create();
+    await this.#processes.join();
+    await this.#nextRound();
+    this.#timer = setInterval(() => neverRejects(this.now()), BEAT_MS);
+    this.#timer.unref();
+  }
+
+  /** True if this process owns the slot. False for a slot that it is giving back. */
+  owns(slot: number): boolean {
+    return this.#mine.has(slot) && !this.#leaving.has(slot);
+  }
+
+  /** Incarnation of the slot's owner, as far as this process knows. */
+  ownerOf(slot: number): string | undefined {
+    return this.#leaving.has(slot) ? undefined : this.#slots.ownerOf(slot);
+  }
+
+  /** True if the last heartbeat is recent, so that no other process has declared the end of this one. */
+  get isCurrent(): boolean {
+    return performance.now() - this.#beatAt < OWNER_DEADLINE_MS;
+  }
+
+  /** Number of processes that run, including this one. */
+  get size(): number {
+    return Math.max(1, this.#running.length);
+  }
+
+  /** Runs a round now. Concurrent calls share it. Never rejects. */
+  now(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    this.#round ??= this.#nextRound()
+      .then(
+        () => this.#onRound(undefined),
+        (error: unknown) => this.#onRound(error),
+      )
+      .finally(() => {
+        this.#round = undefined;
+      });
+    return this.#round;
+  }
+
+  #onRound(error: unknown): void {
+    const { log } = this.#options.events;
+    if (error !== undefined && !this.#isFailing) log(`PostgreSQL does not answer: ${errorText(error)}`);
+    if (error === undefined && this.#isFailing) log('PostgreSQL answers again');
+    this.#isFailing = error !== undefined;
+  }
+
+  async #nextRound(): Promise<void> {
+    const { me, events, connection } = this.#options;
+    const sentAt = performance.now();
+    if (!(await this.#processes.beat())) await this.#joinAgain();
+    this.#beatAt = sentAt;
+    this.#running = await this.#processes.running();
+    const owned = this.#mine;
+    await this.#slots.claim(this.size);
+    this.#setOwned(new Set(this.#slots.owned()));
+    const isNew = [...this.#mine].some((slot) => !owned.has(slot));
+    if (isNew || performance.now() - this.#alarmsAt > ALARMS_MS)
+      events.onAlarms(await readAlarms(connection, this.#mine));
+    if (isNew) this.#alarmsAt = performance.now();
+    events.onProcesses(this.#running.filter(({ incarnation }) => incarnation !== me.incarnation));
+    await this.#giveBack(this.#slots.excess(this.size));
+  }
+
+  #setOwned(mine: ReadonlySet<number>): void {
+    const lost = new Set([...this.#mine].filter((slot) => !mine.has(slot)));
+    this.#mine = mine;
+    if (lost.size > 0) this.#options.events.onLost(lost);
+  }
+
+  /** Another process has declared the end of this one, and may own its slots. */
+  async #joinAgain(): Promise<void> {
+    this.#options.events.log('another process declared that this one has ended; it joins again');
+    this.#slots.forget();
+    this.#setOwned(new Set());
+    await this.#processes.join();
+  }
+
+  async #giveBack(slots: readonly number[]): Promise<void> {
+    if (slots.length === 0) return;
+    this.#leaving = new Set(slots);
+    try {
+      await this.#options.events.release(this.#leaving);
+      await this.#slots.release(slots);
+      this.#mine = new Set(this.#slots.owned());
+    } finally {
+      this.#leaving = new Set();
+    }
+  }
+
+  /** Declares that a process has ended, and claims its slots. */
+  async prove(incarnation: string): Promise<void> {
+    const row = this.#running.find((one) => one.incarnation === incarnation);
+    if (row === undefined || this.#isClosed) return;
+    await this.#processes.declare(incarnation, 'proved', row.beat).catch(() => false);
+    await this.now();
+  }
+
+  /** Gives all slots back and leaves. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#round;
+    this.#isClosed = true;
+    try {
+      await this.#giveBack(this.#slots.owned());
+      await this.#processes.leave();
+    } catch (error) {
+      this.#options.events.log(`the slots are not given back: ${errorText(error)}`);
+    }
+  }
+}
+
+async function readAlarms(connection: Connection, slots: ReadonlySet<number>): Promise<{ key: string; at: number }[]> {
+  const query = 'SELECT object, at FROM object_alarms WHERE slot = ANY($1::smallint[])';
+  const { rows } = await connection.query(query, [[...slots]]);
+  return rows.map(([object, at]) => ({ key: String(object), at: Number(at) }));
+}

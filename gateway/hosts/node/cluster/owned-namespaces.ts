@@ -1,0 +1,97 @@
+/** The objects of a process that shares them with other processes: from its start to its end. */
+import { mkdirSync, rmSync } from 'node:fs';
+import { inBackground } from '../../../../shared/timing/in-background.ts';
+import { CommandError } from '../../../command-error.ts';
+import type { Env } from '../../../env.ts';
+import type { GatewayObject, ObjectClass } from '../../../platform/gateway-object.ts';
+import type { ObjectNamespace } from '../../../platform/object-context.ts';
+import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
+import { StorageHealth } from '../../../platform/storage/storage-health.ts';
+import { ObjectHost, stubsOf } from '../object-host.ts';
+import { Cluster } from './cluster.ts';
+import type { ClusterParts } from './open-cluster.ts';
+import { LoggedObjects } from './owned-objects.ts';
+import { TurnLog } from './turn-log.ts';
+
+/** Time to store what waits when the process stops. */
+const CLOSE_MS = 5_000;
+
+interface OwnedNamespacesOptions {
+  parts: ClusterParts;
+  /** Objects that stay in this process: tunnels, metrics. */
+  local: ObjectHost;
+  classes: Readonly<Record<string, ObjectClass>>;
+  env(): Env;
+  log(line: string): void;
+}
+
+export class OwnedNamespaces {
+  readonly #options: OwnedNamespacesOptions;
+  readonly #owned: ObjectHost;
+  readonly #log: TurnLog;
+  readonly #cluster: Cluster;
+
+  constructor(options: OwnedNamespacesOptions) {
+    this.#options = options;
+    const { parts, local, classes, env, log } = options;
+    const { control, objects: pool, me, key, scratch } = parts;
+    // What an earlier process left there is in PostgreSQL.
+    rmSync(scratch, { recursive: true, force: true });
+    mkdirSync(scratch, { mode: 0o700 });
+    const health = new StorageHealth((line) => log(`PostgreSQL: ${line}`));
+    this.#log = new TurnLog({ pool, onHealth: (failure) => health.setFailure(failure ?? null, Date.now()) });
+    const owned = new LoggedObjects({ pool, log: this.#log, me: me.incarnation, health, report: log });
+    // An object outlives the process that stops, so its callers must not be refused.
+    const envOfOwned = () => {
+      const { STOPPING: _, ...rest } = env();
+      return rest;
+    };
+    this.#owned = new ObjectHost({ directory: scratch, classes, env: envOfOwned, log, owned });
+    this.#cluster = new Cluster({
+      key,
+      connection: control,
+      me,
+      local,
+      owned: this.#owned,
+      onTunnelsClosed: (sessions) => this.#onTunnelsClosed(sessions),
+      log,
+    });
+  }
+
+  get processes(): NonNullable<Env['PROCESSES']> {
+    return {
+      number: this.#options.parts.me.process,
+      isConnected: (session) => this.#cluster.isConnected(session),
+    };
+  }
+
+  namespace<T extends GatewayObject>(className: string): ObjectNamespace<T> {
+    const Room = this.#options.classes[className];
+    if (Room === undefined) throw new Error(`there is no class ${className}`);
+    return stubsOf(className, Room, this.#cluster);
+  }
+
+  /** Joins the other processes. @throws CommandError if the address for links cannot be used */
+  async open(): Promise<void> {
+    const { host, port } = this.#options.parts.flags;
+    await this.#cluster.open(host, port).catch((cause: Error) => {
+      throw new CommandError(`--cluster-address ${host}:${port} cannot be used: ${cause.message}`, { cause });
+    });
+    await this.#cluster.join();
+    this.#owned.start();
+  }
+
+  /** The registry learns that these sessions have no socket at any process. Each process that notices it reports it. */
+  #onTunnelsClosed(sessions: readonly string[]): void {
+    const registry = this.#options.env().REGISTRY.getByName(REGISTRY_OBJECT_NAME);
+    for (const session of sessions)
+      inBackground(`the end of ${session}'s tunnel`, registry.closed(session), this.#options.log);
+  }
+
+  async close(): Promise<void> {
+    await this.#cluster.close();
+    await this.#log.close(CLOSE_MS);
+    this.#owned.close();
+    await this.#options.parts.close();
+  }
+}

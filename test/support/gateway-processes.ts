@@ -1,0 +1,46 @@
+/** Several gateway processes on one PostgreSQL server, for tests. */
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Gateway } from './gateway.ts';
+import { PostgresServer } from './postgres.ts';
+import { atEnd, freePort, temporaryDirectory } from './processes.ts';
+
+export class GatewayProcesses {
+  readonly server: PostgresServer;
+  readonly url: string;
+  readonly gateways: Gateway[] = [];
+  readonly #directory: string;
+
+  private constructor(server: PostgresServer, url: string, directory: string) {
+    this.server = server;
+    this.url = url;
+    this.#directory = directory;
+  }
+
+  static async start(count: number): Promise<GatewayProcesses> {
+    const directory = await temporaryDirectory();
+    const server = await PostgresServer.start(`${directory}-postgres`);
+    atEnd(async () => {
+      await server.stop('SIGQUIT');
+      await server.remove();
+    });
+    writeFileSync(join(directory, 'cluster.key'), randomBytes(32).toString('hex'), { mode: 0o600 });
+    const processes = new GatewayProcesses(server, await server.database('shared'), directory);
+    for (let n = 0; n < count; n++) await processes.add();
+    return processes;
+  }
+
+  /** Flags of `serve` for one more process. */
+  async flags(key = join(this.#directory, 'cluster.key')): Promise<string[]> {
+    const address = `127.0.0.1:${await freePort()}`;
+    const files = join(this.#directory, 'files');
+    return ['--database', this.url, '--files', files, '--cluster-key', key, '--cluster-address', address];
+  }
+
+  async add(): Promise<Gateway> {
+    const gateway = await Gateway.start({ args: await this.flags() });
+    this.gateways.push(gateway);
+    return gateway;
+  }
+}
