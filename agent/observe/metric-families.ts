@@ -3,6 +3,7 @@
  * job would add new series.
  */
 import type { Family } from '../../shared/metrics/metric-family.ts';
+import { METRIC_OVERFLOW } from '../../shared/metrics/metric-store.ts';
 
 const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
 const gauge = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'gauge', name, help, labels });
@@ -86,6 +87,7 @@ export const AGENT_FAMILIES: readonly Family[] = [
   GOSSIP_BYTES,
   INGRESS_USAGE_WAITING,
   AGENT_POLICY_FAULTS,
+  METRIC_OVERFLOW,
   AGENT_RESIDENT_BYTES,
   AGENT_CPU_SECONDS,
 ];

@@ -6,6 +6,7 @@
  * that an unauthenticated client can choose freely (an unknown model, a path) is never a label value.
  */
 import type { Family, HistogramFamily } from '../../shared/metrics/metric-family.ts';
+import { METRIC_OVERFLOW } from '../../shared/metrics/metric-store.ts';
 
 /** Histogram bounds that OpenTelemetry recommends. */
 const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -330,6 +331,7 @@ export const FAMILIES: readonly Family[] = [
   MODEL_SUNSET,
   REGISTRY_EVENTS,
   METRICS_REPORTS,
+  METRIC_OVERFLOW,
   BATCH_LINES,
   BATCH_REQUEUED,
   BATCH_WASTED,

@@ -3,9 +3,20 @@
 /** Maximum changes. A reader that is further behind gets the whole map, which is smaller. */
 const CHANGES_MAX = 20_000;
 
-interface Change {
+export interface Change {
   version: number;
   session: string;
+}
+
+/** Returns at most `max` of the changes after `version`. `changes` is in the order of the versions. */
+export function changesAfter(changes: readonly Change[], version: number, max: number): Change[] {
+  let [low, high] = [0, changes.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((changes[middle]?.version ?? 0) > version) high = middle;
+    else low = middle + 1;
+  }
+  return changes.slice(low, low + max);
 }
 
 /**
@@ -25,7 +36,11 @@ export class ChangeLog {
   }
 
   get tag(): string {
-    return `${this.#epoch}:${this.#version}`;
+    return this.tagOf(this.#version);
+  }
+
+  tagOf(version: number): string {
+    return `${this.#epoch}:${version}`;
   }
 
   get version(): number {
@@ -52,16 +67,10 @@ export class ChangeLog {
   }
 
   /**
-   * Returns the sessions that changed after `version`, each once. The cost grows with the changes, not with all
+   * Returns at most `max` changes after `version`, oldest first. The cost grows with their number, not with all
    * sessions.
    */
-  since(version: number): Set<string> {
-    const changed = new Set<string>();
-    for (let at = this.#changes.length - 1; at >= 0; at--) {
-      const change = this.#changes[at];
-      if (change === undefined || change.version <= version) break;
-      changed.add(change.session);
-    }
-    return changed;
+  after(version: number, max: number): Change[] {
+    return changesAfter(this.#changes, version, max);
   }
 }

@@ -236,11 +236,18 @@ class IsolateSnapshot {
   async #ask(env: Env, now: number, fresh: boolean, number: number): Promise<void> {
     const askedAt = waitClock.now();
     try {
-      const delta = await source(env, this.#location).snapshot(this.#view.base, fresh);
+      let delta = await source(env, this.#location).snapshot(this.#view.base, fresh);
       this.#wait.answered(waitClock.now() - askedAt);
       if (number < this.#answered) return;
       this.#answered = number;
-      if (delta !== null) this.#view.apply(delta);
+      while (delta !== null) {
+        this.#view.apply(delta);
+        if (delta.more !== true) break;
+        // Between two parts, the tokens of open streams are sent. On Node, all objects share the event loop.
+        await new Promise((resolve) => setTimeout(resolve));
+        if (number < this.#answered) return;
+        delta = await source(env, this.#location).snapshot(this.#view.base, false);
+      }
       this.#view.withdrawBefore(now - OWN_SUSPICION_MS);
       this.#checkedAt = Date.now();
     } catch {

@@ -48,11 +48,13 @@ export class SnapshotCacheObject extends GatewayObject {
   async #ask(): Promise<void> {
     const now = steadyNow();
     try {
-      const delta = await this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).snapshot(this.#tag);
-      if (delta !== null) {
+      let delta: SnapshotDelta | null;
+      do {
+        delta = await this.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).snapshot(this.#tag);
+        if (delta === null) break;
         this.#store.apply(delta);
         this.#tag = delta.tag;
-      }
+      } while (delta.more === true);
       this.#askedAt = now;
     } catch (error) {
       if (this.#tag === null) throw error;

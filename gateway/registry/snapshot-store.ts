@@ -2,22 +2,38 @@ import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
 import type { GatewaySettings } from '../accounts/gateway-settings.ts';
 import { immutable } from '../platform/immutable.ts';
-import { ChangeLog } from './change-log.ts';
+import { type Change, ChangeLog, changesAfter } from './change-log.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
+
+/**
+ * Maximum changed entries, and maximum changed live states, of a delta that is not whole. Reading and applying so many
+ * takes much less than a millisecond, during which tokens of open streams wait.
+ */
+const DELTA_MAX = 512;
 
 /**
  * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and
  * is lost with its object. The owner passes only sessions that it knows, which bounds the number of states.
  */
 class LiveStates {
-  /** States by session. The state that changed last is at the end. */
   readonly #states = new Map<string, { state: LiveState; version: number }>();
+  /**
+   * The changes of states, oldest first. A change is out of date if the session's state has a later version. At most
+   * half of them are, plus DELTA_MAX.
+   */
+  #changes: Change[] = [];
 
   /** Merges `news` into a session's state; `version` grows with each call. */
   put(session: string, news: LiveState, version: number): void {
     const state = immutable({ ...this.#states.get(session)?.state, ...news });
-    this.#states.delete(session);
     this.#states.set(session, { state, version });
+    this.#changes.push({ session, version });
+    if (this.#changes.length > 2 * this.#states.size + DELTA_MAX)
+      this.#changes = this.#changes.filter((change) => this.#isCurrent(change));
+  }
+
+  #isCurrent({ session, version }: Change): boolean {
+    return this.#states.get(session)?.version === version;
   }
 
   get(session: string): LiveState | undefined {
@@ -28,15 +44,16 @@ class LiveStates {
     this.#states.delete(session);
   }
 
-  /** Returns states that changed after `version`, by session. */
-  since(version: number): Record<string, LiveState> | undefined {
-    let changed: Record<string, LiveState> | undefined;
-    for (const [session, { state, version: at }] of this.#states) {
-      if (at <= version) continue;
-      changed ??= {};
-      changed[session] = state;
-    }
-    return changed;
+  /** Returns at most `max` changes after `version`, oldest first. Some may be out of date. */
+  after(version: number, max: number): Change[] {
+    return changesAfter(this.#changes, version, max);
+  }
+
+  /** Returns the states that these changes made, by session; undefined: there are none. */
+  madeBy(changes: readonly Change[]): Record<string, LiveState> | undefined {
+    const current = changes.filter((change) => this.#isCurrent(change));
+    if (current.length === 0) return undefined;
+    return Object.fromEntries(current.map(({ session }) => [session, this.get(session) ?? {}]));
   }
 }
 
@@ -48,6 +65,8 @@ export interface SnapshotDelta {
   tag: string;
   /** True if the delta contains every entry. The receiver then removes all other entries. */
   whole: boolean;
+  /** True if there are further changes, which the receiver should read in its next turn. */
+  more?: boolean;
   entries: RegistryEntry[];
   removed: string[];
   /** Settings and issuers; absent: unchanged. */
@@ -145,28 +164,44 @@ export class SnapshotStore {
     if (delta.carried !== undefined) this.set(delta.carried);
   }
 
-  /** Returns the difference between `tag` and now; null: there is none. */
+  /** Returns the difference between `tag` and now, or its first part; null: there is none. */
   since(tag: string | null): SnapshotDelta | null {
     if (tag === this.#log.tag) return null;
     const version = this.#log.versionOf(tag);
     const carried = this.#carried;
     if (version === undefined) {
       const entries = [...this.#entries.values()];
-      return { tag: this.#log.tag, whole: true, entries, removed: [], carried, ...this.#liveSince(0) };
+      const all = this.#live.after(0, Number.POSITIVE_INFINITY);
+      return { tag: this.#log.tag, whole: true, entries, removed: [], carried, ...this.#liveOf(all) };
     }
+    const [changes, live] = [this.#log.after(version, DELTA_MAX), this.#live.after(version, DELTA_MAX)];
+    const until = Math.min(endOf(changes), endOf(live), this.#log.version);
+    const isIncluded = (change: Change) => change.version <= until;
     const entries: RegistryEntry[] = [];
     const removed: string[] = [];
-    for (const session of this.#log.since(version)) {
+    for (const session of new Set(changes.filter(isIncluded).map((change) => change.session))) {
       const entry = this.#entries.get(session);
       if (entry === undefined) removed.push(session);
       else entries.push(entry);
     }
-    const news = this.#carriedAt > version ? { carried } : {};
-    return { tag: this.#log.tag, whole: false, entries, removed, ...news, ...this.#liveSince(version) };
+    return {
+      tag: this.#log.tagOf(until),
+      whole: false,
+      ...(until < this.#log.version && { more: true }),
+      entries,
+      removed,
+      ...(this.#carriedAt > version && { carried }),
+      ...this.#liveOf(live.filter(isIncluded)),
+    };
   }
 
-  #liveSince(version: number): Pick<SnapshotDelta, 'live'> {
-    const live = this.#live.since(version);
+  #liveOf(changes: readonly Change[]): Pick<SnapshotDelta, 'live'> {
+    const live = this.#live.madeBy(changes);
     return live === undefined ? {} : { live };
   }
+}
+
+/** Version of the last of these changes if there may be more changes than these. */
+function endOf(changes: readonly Change[]): number {
+  return changes.length < DELTA_MAX ? Number.POSITIVE_INFINITY : (changes.at(-1)?.version ?? 0);
 }

@@ -1,12 +1,19 @@
 import type { Family, HistogramFamily } from './metric-family.ts';
 
 /**
- * Maximum number of series per family. Values of further series are counted in the series OTHER, so that a client
- * cannot fill the memory.
+ * Maximum number of series per family: a thousand models with ten combinations of the other labels. Values of further
+ * series are counted in the series OTHER, so that a client cannot fill the memory, and in METRIC_OVERFLOW.
  */
-export const SERIES_MAX = 1_000;
+export const SERIES_MAX = 10_000;
 /** The label value of the series under which further series are counted. */
 export const OTHER = '_other';
+/** Every store may count this, so each table of families must list it. */
+export const METRIC_OVERFLOW: Family = {
+  kind: 'counter',
+  name: 'otela_metrics_overflow_total',
+  help: `Values that were counted with the labels \`${OTHER}\`, because their metric had its maximum of ${SERIES_MAX} series.`,
+  labels: ['metric'],
+};
 /** Maximum length of a label's value, in characters. */
 const VALUE_MAX = 128;
 
@@ -44,7 +51,7 @@ export class MetricStore {
   count(family: Family, labels: readonly string[], by = 1): void {
     if (by <= 0) return;
     const series = this.#series(family.name);
-    const key = keyFor(series, labels);
+    const key = this.#keyFor(family, series, labels);
     const known = series.get(key);
     series.set(key, (typeof known === 'number' ? known : 0) + by);
   }
@@ -52,14 +59,14 @@ export class MetricStore {
   /** Sets the current value of a gauge. */
   set(family: Family, labels: readonly string[], value: number): void {
     const series = this.#series(family.name);
-    series.set(keyFor(series, labels), value);
+    series.set(this.#keyFor(family, series, labels), value);
   }
 
   observe(family: HistogramFamily, labels: readonly string[], value: number): void {
     if (!Number.isFinite(value) || value < 0) return;
     const { bounds } = family;
     const series = this.#series(family.name);
-    const key = keyFor(series, labels);
+    const key = this.#keyFor(family, series, labels);
     let known = series.get(key);
     if (!Array.isArray(known)) {
       known = new Array<number>(bounds.length + 2).fill(0);
@@ -80,6 +87,20 @@ export class MetricStore {
     return series;
   }
 
+  #keyFor({ name }: Family, series: ReadonlyMap<string, Value>, labels: readonly string[]): string {
+    const key = labels.length === 1 ? labelValue(labels[0] ?? '') : labels.map(labelValue).join(SEPARATOR);
+    return this.#keyWithin(name, series, key);
+  }
+
+  /** Returns the key, or that of the series OTHER if the family has its maximum of series. */
+  #keyWithin(name: string, series: ReadonlyMap<string, Value>, key: string): string {
+    if (series.has(key) || series.size < SERIES_MAX) return key;
+    const other = key.split(SEPARATOR).fill(OTHER).join(SEPARATOR);
+    // If the key is already that of OTHER, the store that sends this value has counted the overflow.
+    if (key !== other) this.count(METRIC_OVERFLOW, [name]);
+    return other;
+  }
+
   /**
    * Adds the counts of another store. If a histogram there has different buckets, because it comes from another
    * version, the histogram starts again.
@@ -88,7 +109,7 @@ export class MetricStore {
     for (const [name, samples] of Object.entries(state)) {
       const series = this.#series(name);
       for (const { key: given, value } of samples) {
-        const key = series.has(given) || series.size < SERIES_MAX ? given : otherKey(given.split(SEPARATOR).length);
+        const key = this.#keyWithin(name, series, given);
         series.set(key, sum(series.get(key), value));
       }
     }
@@ -113,15 +134,6 @@ export class MetricStore {
   *samples({ name }: Family): Generator<{ labels: string[]; value: Value }> {
     for (const [key, value] of this.#families.get(name) ?? []) yield { labels: key.split(SEPARATOR), value };
   }
-}
-
-function keyFor(series: ReadonlyMap<string, Value>, labels: readonly string[]): string {
-  const key = labels.length === 1 ? labelValue(labels[0] ?? '') : labels.map(labelValue).join(SEPARATOR);
-  return series.has(key) || series.size < SERIES_MAX ? key : otherKey(labels.length);
-}
-
-function otherKey(labels: number): string {
-  return new Array<string>(labels).fill(OTHER).join(SEPARATOR);
 }
 
 function labelValue(text: string): string {

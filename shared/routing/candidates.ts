@@ -3,6 +3,7 @@ import type { LiveNode, LiveNodes } from './live-nodes.ts';
 import type { ModelNodes } from './node-index.ts';
 import type { NodeLoad } from './node-load.ts';
 import { countSatisfied, type Requirement, satisfies } from './requirements.ts';
+import { SessionBag } from './session-bag.ts';
 import { isTrusted, type Trust, trustsAllAdmitted } from './trusted-providers.ts';
 
 /** A session that could serve a request, as policies see it. */
@@ -101,12 +102,145 @@ export interface CandidatePool {
 
 const EMPTY: CandidatePool = { ready: [], preferred: [], suspected: [] };
 
-interface Trusted extends CandidatePool {
-  version: number;
+/** Candidates as an array that never changes once it was read, because policies cache results per array. */
+class CandidateList {
+  #bag = new SessionBag<Serving>();
+  #isRead = false;
+
+  get list(): readonly Serving[] {
+    this.#isRead = true;
+    return this.#bag.list;
+  }
+
+  get length(): number {
+    return this.#bag.list.length;
+  }
+
+  get(session: string): Serving | undefined {
+    return this.#bag.get(session);
+  }
+
+  /** Sets the session's candidate; undefined: removes it. */
+  set(session: string, candidate: Serving | undefined): void {
+    if (this.#bag.get(session) === candidate) return;
+    if (this.#isRead) {
+      this.#bag = this.#bag.moved();
+      this.#isRead = false;
+    }
+    if (candidate === undefined) this.#bag.delete(session);
+    else this.#bag.put(candidate);
+  }
+}
+
+/** A model's candidates that a trust set allows. A change of a node changes only this node's candidate. */
+class TrustedPool implements CandidatePool {
+  readonly nodes: ModelNodes;
+  readonly #trust: Trust;
+  readonly #ready = new CandidateList();
+  readonly #suspected = new CandidateList();
+  #version: number;
   /**
-   * Pools by the text of the requirements. If the text contains `time_left`, the key also contains the current second.
+   * Pools by the text of the requirements. If the text contains `time_left`, the key also contains the second in which
+   * the pool was made.
    */
-  demanded: Map<string, CandidatePool>;
+  readonly #demanded = new Map<string, DemandedPool>();
+
+  constructor(nodes: ModelNodes, trust: Trust) {
+    this.nodes = nodes;
+    this.#trust = trust;
+    this.#version = nodes.version;
+    for (const { session } of [...nodes.ready, ...nodes.suspected]) this.#update(session);
+  }
+
+  get ready(): readonly Serving[] {
+    return this.#ready.list;
+  }
+  get suspected(): readonly Serving[] {
+    return this.#suspected.list;
+  }
+  get preferred(): readonly Serving[] {
+    return this.#ready.list;
+  }
+
+  find(session: string): { ready: Serving | undefined; suspected: Serving | undefined } {
+    return { ready: this.#ready.get(session), suspected: this.#suspected.get(session) };
+  }
+
+  /** Applies the changes of the model's nodes. False: too many were made, so that a new pool is needed. */
+  follow(): boolean {
+    if (this.#version === this.nodes.version) return true;
+    const changed = this.nodes.changedSince(this.#version);
+    this.#version = this.nodes.version;
+    for (const session of changed ?? []) this.#update(session);
+    return changed !== undefined;
+  }
+
+  #update(session: string): void {
+    const { ready, suspected } = this.nodes.find(session);
+    const candidate = (entry: RegistryEntry | undefined) =>
+      entry !== undefined && isTrusted(this.#trust, entry) ? new Serving(entry, this.nodes.live) : undefined;
+    this.#ready.set(session, candidate(ready));
+    this.#suspected.set(session, candidate(suspected));
+  }
+
+  meeting(demand: NodeRequirements, now: number): CandidatePool {
+    const timed = [...demand.require, ...demand.prefer].some(({ key }) => key === 'time_left');
+    const key = timed ? `${Math.floor(now / 1000)} ${demand.words}` : demand.words;
+    const before = this.#demanded.get(key);
+    const pool = before?.follow(now) === true ? before : new DemandedPool(this, demand, now);
+    keep(this.#demanded, key, pool, DEMANDS_MAX);
+    return pool;
+  }
+}
+
+/** The candidates of a pool that meet a request's requirements. */
+class DemandedPool implements CandidatePool {
+  readonly #pool: TrustedPool;
+  readonly #demand: NodeRequirements;
+  readonly #ready = new CandidateList();
+  readonly #suspected = new CandidateList();
+  /** The candidates of `#ready` by the number of preferences that they meet. Empty if there are no preferences. */
+  readonly #byScore: readonly CandidateList[];
+  #version: number;
+
+  constructor(pool: TrustedPool, demand: NodeRequirements, now: number) {
+    this.#pool = pool;
+    this.#demand = demand;
+    this.#byScore = demand.prefer.length === 0 ? [] : [...demand.prefer, undefined].map(() => new CandidateList());
+    this.#version = pool.nodes.version;
+    for (const { session } of [...pool.ready, ...pool.suspected]) this.#update(session, now);
+  }
+
+  get ready(): readonly Candidate[] {
+    return this.#ready.list;
+  }
+  get suspected(): readonly Candidate[] {
+    return this.#suspected.list;
+  }
+  get preferred(): readonly Candidate[] {
+    return (this.#byScore.findLast(({ length }) => length > 0) ?? this.#ready).list;
+  }
+
+  /** Applies the changes that the pool below has applied. False: too many were made, so that a new pool is needed. */
+  follow(now: number): boolean {
+    if (this.#version === this.#pool.nodes.version) return true;
+    const changed = this.#pool.nodes.changedSince(this.#version);
+    this.#version = this.#pool.nodes.version;
+    for (const session of changed ?? []) this.#update(session, now);
+    return changed !== undefined;
+  }
+
+  #update(session: string, now: number): void {
+    const { require, prefer } = this.#demand;
+    const { id } = this.#pool.nodes;
+    const { ready, suspected } = this.#pool.find(session);
+    const fits = (one: Serving | undefined) => one !== undefined && satisfies(one.entry, require, id, now);
+    const one = fits(ready) ? ready : undefined;
+    this.#ready.set(session, one);
+    this.#suspected.set(session, fits(suspected) ? suspected : undefined);
+    const score = one && countSatisfied(one.entry, prefer, id, now);
+    for (const [at, list] of this.#byScore.entries()) list.set(session, at === score ? one : undefined);
+  }
 }
 
 /**
@@ -118,11 +252,11 @@ const TRUSTS_MAX = 32;
 const DEMANDS_MAX = 16;
 
 /** Pools by trust. All requests that trust every admitted node share one entry, with our issuer's name as its key. */
-const remembered = new WeakMap<ModelNodes, Map<Trust | string, Trusted>>();
+const remembered = new WeakMap<ModelNodes, Map<Trust | string, TrustedPool>>();
 
 /**
- * The candidates that serve a model now, may see the request, and meet its requirements. Each node is checked once per
- * change of the model's nodes, not once per request.
+ * The candidates that serve a model now, may see the request, and meet its requirements. A node is checked when it
+ * changes, not for each request. The lists of the result are valid until the index changes.
  */
 export function candidatePool(
   nodes: ModelNodes | undefined,
@@ -132,7 +266,7 @@ export function candidatePool(
 ): CandidatePool {
   if (nodes === undefined) return EMPTY;
   const pool = trusted(nodes, trust);
-  return demand.words === '' ? pool : demanded(pool, nodes, demand, now);
+  return demand.words === '' ? pool : pool.meeting(demand, now);
 }
 
 /** True if a session that serves the model may see the request, whether or not the path to it was lost. */
@@ -189,7 +323,7 @@ export function changedAt(candidate: Candidate): number {
   return candidate instanceof Serving ? Date.parse(candidate.entry.updated_at) : 0;
 }
 
-function trusted(nodes: ModelNodes, trust: Trust): Trusted {
+function trusted(nodes: ModelNodes, trust: Trust): TrustedPool {
   const key = trustsAllAdmitted(trust) ? trust.own : trust;
   let known = remembered.get(nodes);
   if (known === undefined) {
@@ -197,41 +331,10 @@ function trusted(nodes: ModelNodes, trust: Trust): Trusted {
     remembered.set(nodes, known);
   }
   const before = known.get(key);
-  if (before?.version === nodes.version) return before;
-  const listed = (entries: readonly RegistryEntry[]) =>
-    entries.filter((entry) => isTrusted(trust, entry)).map((entry) => new Serving(entry, nodes.live));
-  const ready = listed(nodes.ready);
-  const suspected = listed(nodes.suspected);
-  const made = { version: nodes.version, ready, preferred: ready, suspected, demanded: new Map() };
+  if (before?.follow() === true) return before;
+  const made = new TrustedPool(nodes, trust);
   keep(known, key, made, TRUSTS_MAX);
   return made;
-}
-
-function demanded(pool: Trusted, nodes: ModelNodes, demand: NodeRequirements, now: number): CandidatePool {
-  const timed = [...demand.require, ...demand.prefer].some(({ key }) => key === 'time_left');
-  const key = timed ? `${Math.floor(now / 1000)} ${demand.words}` : demand.words;
-  const before = pool.demanded.get(key);
-  if (before !== undefined) return before;
-  const { require, prefer } = demand;
-  const fits = (one: Candidate) =>
-    require.length === 0 || (one instanceof Serving && satisfies(one.entry, require, nodes.id, now));
-  const ready = pool.ready.filter(fits);
-  const made = { ready, preferred: best(ready, prefer, nodes.id, now), suspected: pool.suspected.filter(fits) };
-  keep(pool.demanded, key, made, DEMANDS_MAX);
-  return made;
-}
-
-/** The candidates that meet the most preferences. */
-function best(
-  ready: readonly Candidate[],
-  prefer: readonly Requirement[],
-  model: string,
-  now: number,
-): readonly Candidate[] {
-  if (prefer.length === 0) return ready;
-  const scores = ready.map((one) => (one instanceof Serving ? countSatisfied(one.entry, prefer, model, now) : 0));
-  const most = Math.max(0, ...scores);
-  return ready.filter((_, at) => scores[at] === most);
 }
 
 function keep<K, V>(map: Map<K, V>, key: K, value: V, max: number): void {

@@ -1,34 +1,11 @@
 import type { RegistryEntry } from '../lattice/node-record.ts';
 import { LiveNodes } from './live-nodes.ts';
+import { SessionBag } from './session-bag.ts';
 
 /**
- * A collection of items by key. It gives them as an array, supports random choice, and updates in constant time. The
- * order of the array has no meaning.
+ * Maximum number of remembered changes per model. If a list was derived from an earlier version, it is derived again.
  */
-class Bag {
-  readonly list: RegistryEntry[] = [];
-  readonly #at = new Map<string, number>();
-
-  put(entry: RegistryEntry): void {
-    const at = this.#at.get(entry.session);
-    if (at !== undefined) {
-      this.list[at] = entry;
-      return;
-    }
-    this.#at.set(entry.session, this.list.length);
-    this.list.push(entry);
-  }
-
-  delete(session: string): void {
-    const at = this.#at.get(session);
-    if (at === undefined) return;
-    this.#at.delete(session);
-    const last = this.list.pop();
-    if (last === undefined || last.session === session) return;
-    this.list[at] = last;
-    this.#at.set(last.session, at);
-  }
-}
+const CHANGES_MAX = 512;
 
 /** The sessions of one model, sorted for routing. */
 export interface ModelNodes {
@@ -45,6 +22,10 @@ export interface ModelNodes {
   readonly version: number;
   /** Live state, valid for seconds only. */
   readonly live: LiveNodes;
+  /** The sessions that changed after this version; undefined if that was too many changes ago. */
+  changedSince(version: number): readonly string[] | undefined;
+  /** The session's entry in `ready` or in `suspected`. */
+  find(session: string): { ready: RegistryEntry | undefined; suspected: RegistryEntry | undefined };
 }
 
 /**
@@ -56,9 +37,66 @@ export function isServing(nodes: ModelNodes | undefined): boolean {
   return nodes.ready.length + nodes.suspected.length > 0 || nodes.all.some(({ state }) => state === 'SERVING');
 }
 
-interface Bags extends ModelNodes {
-  version: number;
-  readonly bags: { ready: Bag; suspected: Bag; all: Bag };
+class SortedSessions implements ModelNodes {
+  readonly id: string;
+  readonly live: LiveNodes;
+  readonly #ready = new SessionBag<RegistryEntry>();
+  readonly #suspected = new SessionBag<RegistryEntry>();
+  readonly #all = new SessionBag<RegistryEntry>();
+  /** The sessions that changed last, oldest first; at most `2 * CHANGES_MAX`. */
+  #changes: string[] = [];
+  /** Version before the oldest of `#changes`. */
+  #forgotten = 0;
+
+  constructor(id: string, live: LiveNodes) {
+    this.id = id;
+    this.live = live;
+  }
+
+  get ready(): readonly RegistryEntry[] {
+    return this.#ready.list;
+  }
+  get suspected(): readonly RegistryEntry[] {
+    return this.#suspected.list;
+  }
+  get all(): readonly RegistryEntry[] {
+    return this.#all.list;
+  }
+  get version(): number {
+    return this.#forgotten + this.#changes.length;
+  }
+
+  changedSince(version: number): readonly string[] | undefined {
+    return version < this.#forgotten ? undefined : this.#changes.slice(version - this.#forgotten);
+  }
+
+  find(session: string): { ready: RegistryEntry | undefined; suspected: RegistryEntry | undefined } {
+    return { ready: this.#ready.get(session), suspected: this.#suspected.get(session) };
+  }
+
+  put(entry: RegistryEntry): void {
+    this.#changed(entry.session);
+    this.#all.put(entry);
+    const serves =
+      entry.state === 'SERVING' && entry.models.some((model) => model.id === this.id && model.state === 'ready');
+    const reachable = entry.connected && !entry.suspected;
+    if (serves && reachable) this.#ready.put(entry);
+    else this.#ready.delete(entry.session);
+    if (serves && !reachable) this.#suspected.put(entry);
+    else this.#suspected.delete(entry.session);
+  }
+
+  delete(session: string): void {
+    this.#changed(session);
+    for (const bag of [this.#ready, this.#suspected, this.#all]) bag.delete(session);
+  }
+
+  #changed(session: string): void {
+    this.#changes.push(session);
+    if (this.#changes.length <= 2 * CHANGES_MAX) return;
+    this.#changes = this.#changes.slice(CHANGES_MAX);
+    this.#forgotten += CHANGES_MAX;
+  }
 }
 
 /**
@@ -68,7 +106,7 @@ interface Bags extends ModelNodes {
 export class NodeIndex {
   readonly live = new LiveNodes();
   readonly #entries = new Map<string, RegistryEntry>();
-  readonly #models = new Map<string, Bags>();
+  readonly #models = new Map<string, SortedSessions>();
 
   get size(): number {
     return this.#entries.size;
@@ -114,34 +152,18 @@ export class NodeIndex {
   }
 
   #file(id: string, entry: RegistryEntry): void {
-    const nodes = this.#models.get(id) ?? this.#add(id);
-    const { bags } = nodes;
-    nodes.version++;
-    bags.all.put(entry);
-    const serves =
-      entry.state === 'SERVING' && entry.models.some((model) => model.id === id && model.state === 'ready');
-    const reachable = entry.connected && !entry.suspected;
-    if (serves && reachable) bags.ready.put(entry);
-    else bags.ready.delete(entry.session);
-    if (serves && !reachable) bags.suspected.put(entry);
-    else bags.suspected.delete(entry.session);
-  }
-
-  #add(id: string): Bags {
-    const bags = { ready: new Bag(), suspected: new Bag(), all: new Bag() };
-    const { live } = this;
-    const [ready, suspected, all] = [bags.ready.list, bags.suspected.list, bags.all.list];
-    const nodes = { id, bags, version: 0, live, ready, suspected, all };
-    this.#models.set(id, nodes);
-    return nodes;
+    let nodes = this.#models.get(id);
+    if (nodes === undefined) {
+      nodes = new SortedSessions(id, this.live);
+      this.#models.set(id, nodes);
+    }
+    nodes.put(entry);
   }
 
   #withdraw(id: string, { session }: RegistryEntry): void {
     const nodes = this.#models.get(id);
     if (nodes === undefined) return;
-    const { ready, suspected, all } = nodes.bags;
-    nodes.version++;
-    for (const bag of [ready, suspected, all]) bag.delete(session);
-    if (all.list.length === 0) this.#models.delete(id);
+    nodes.delete(session);
+    if (nodes.all.length === 0) this.#models.delete(id);
   }
 }

@@ -17,6 +17,15 @@ const SLACK = 4;
 /** Maximum number of conversations that this isolate or agent remembers, 200 bytes each. */
 const REMEMBERED_MAX = 10_000;
 
+/**
+ * Number of nodes among which the node of a conversation is chosen. If there are more nodes, the conversation's hash
+ * chooses this many consecutive ones in the order of their hashes, so that the choice costs the same with 10,000 nodes.
+ */
+const WINDOW = 64;
+
+/** Choices per node after which the mean is counted again. Meanwhile it changes by at most this number of requests. */
+const CHOICES_PER_COUNT = 1 / 16;
+
 interface Conversation {
   /** Session of the conversation's node. */
   home: string;
@@ -36,12 +45,12 @@ interface Conversation {
  */
 export function prefixAffinity(): Policy {
   const conversations = new Map<string, Conversation>();
-  const hashes = new WeakMap<readonly Candidate[], Uint32Array>();
-  const hashesOf = (candidates: readonly Candidate[]) => {
-    let known = hashes.get(candidates);
+  const rings = new WeakMap<readonly Candidate[], Ring>();
+  const ringOf = (candidates: readonly Candidate[]) => {
+    let known = rings.get(candidates);
     if (known === undefined) {
-      known = Uint32Array.from(candidates, ({ session }) => fnv1a(session));
-      hashes.set(candidates, known);
+      known = new Ring(candidates);
+      rings.set(candidates, known);
     }
     return known;
   };
@@ -52,18 +61,18 @@ export function prefixAffinity(): Policy {
       if (key === undefined || candidates.length < 2) return betterOfTwo(candidates, random);
       const known = conversations.get(nameOf(request));
       const alone = request.session !== undefined && (known?.running ?? 0) === 0;
-      const { pressures, most, least } = measure(candidates, alone ? SLACK : 0);
-      const hasRoom = (at: number) => (pressures[at] ?? 0) <= most;
-      const home = known === undefined ? -1 : place(candidates, known);
-      if (home >= 0 && hasRoom(home)) return candidates[home];
-      return best(candidates, hashesOf(candidates), key, hasRoom) ?? candidates[least];
+      const ring = ringOf(candidates);
+      const most = ring.most(alone ? SLACK : 0);
+      const home = known && candidates[place(candidates, known)];
+      if (home !== undefined && openRequests(home) <= most) return home;
+      return ring.best(key, most) ?? ring.leastLoaded();
     },
     onRequestStart({ session: home }, request) {
       if (request.session === undefined) return;
       const name = nameOf(request);
-      const running = (conversations.get(name)?.running ?? 0) + 1;
+      const before = conversations.get(name);
       conversations.delete(name);
-      conversations.set(name, { home, at: 0, running });
+      conversations.set(name, { home, at: before?.at ?? 0, running: (before?.running ?? 0) + 1 });
       const oldest = conversations.keys().next().value;
       if (conversations.size > REMEMBERED_MAX && oldest !== undefined) conversations.delete(oldest);
     },
@@ -72,6 +81,78 @@ export function prefixAffinity(): Policy {
       if (known !== undefined && known.running > 0) known.running--;
     },
   };
+}
+
+/** A list of candidates in the order of their hashes. */
+class Ring {
+  readonly #candidates: readonly Candidate[];
+  readonly #hashes: Uint32Array;
+  /** Indexes of the candidates, sorted by hash. */
+  readonly #order: Uint32Array;
+  /** Requests at all candidates, as they were last counted. */
+  #total = 0;
+  #choicesUntilCount = 0;
+
+  constructor(candidates: readonly Candidate[]) {
+    this.#candidates = candidates;
+    this.#hashes = Uint32Array.from(candidates, ({ session }) => fnv1a(session));
+    // A hash and an index in one number, because numbers are sorted faster than by a comparison function.
+    const sorted = Float64Array.from(this.#hashes, (one, at) => mixBits(one) * 2 ** 21 + at).sort();
+    this.#order = Uint32Array.from(sorted, (one) => one % 2 ** 21);
+  }
+
+  /** A node with more requests than this gets no new ones now. */
+  most(slack: number): number {
+    const { length } = this.#candidates;
+    if (this.#choicesUntilCount-- <= 0) {
+      this.#total = this.#candidates.reduce((sum, candidate) => sum + openRequests(candidate), 0);
+      this.#choicesUntilCount = Math.floor(CHOICES_PER_COUNT * length);
+    }
+    // `+ 1` includes the request that is being placed. A node without requests may always take it.
+    return Math.max(0, BOUND * ((this.#total + 1) / length) + slack - 1);
+  }
+
+  /** The first candidate in rendezvous order with at most `most` requests. */
+  best(key: number, most: number): Candidate | undefined {
+    const { length } = this.#candidates;
+    const first = length <= WINDOW ? 0 : this.#firstFrom(mixBits(key));
+    for (let from = 0; from < length; from += WINDOW) {
+      const chosen = this.#bestOf(first + from, Math.min(WINDOW, length - from), key, most);
+      if (chosen !== undefined) return chosen;
+    }
+    return undefined;
+  }
+
+  #bestOf(from: number, count: number, key: number, most: number): Candidate | undefined {
+    let chosen: Candidate | undefined;
+    let highest = -1;
+    for (let n = from; n < from + count; n++) {
+      const at = this.#order[n % this.#order.length] ?? 0;
+      const rank = mixBits(key ^ (this.#hashes[at] ?? 0));
+      const candidate = this.#candidates[at];
+      if (rank <= highest || candidate === undefined || openRequests(candidate) > most) continue;
+      highest = rank;
+      chosen = candidate;
+    }
+    return chosen;
+  }
+
+  /** Position in `#order` of the first hash that is not below `value`. */
+  #firstFrom(value: number): number {
+    let [low, high] = [0, this.#order.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (mixBits(this.#hashes[this.#order[middle] ?? 0] ?? 0) >= value) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  leastLoaded(): Candidate | undefined {
+    let least: Candidate | undefined;
+    for (const one of this.#candidates) if (least === undefined || openRequests(one) < openRequests(least)) least = one;
+    return least;
+  }
 }
 
 /** Nodes keep their index unless nodes join or leave. */
@@ -89,49 +170,4 @@ function nameOf({ model, session = '' }: RoutedRequest): string {
 function keyOf(request: RoutedRequest): number | undefined {
   if (request.session !== undefined) return fnv1a(nameOf(request));
   return request.prefixHash;
-}
-
-interface Measure {
-  pressures: Float64Array;
-  /** A node with more requests than this gets no new ones now. */
-  most: number;
-  /** Index of a node with the fewest requests. */
-  least: number;
-}
-
-/** Every choice reuses this array, because 8 KiB for a thousand nodes would otherwise be allocated each time. */
-let scratch = new Float64Array(64);
-
-function measure(candidates: readonly Candidate[], slack: number): Measure {
-  if (scratch.length < candidates.length) scratch = new Float64Array(2 * candidates.length);
-  const pressures = scratch;
-  let total = 0;
-  let least = 0;
-  for (let at = 0; at < candidates.length; at++) {
-    const candidate = candidates[at];
-    const one = candidate === undefined ? 0 : openRequests(candidate);
-    pressures[at] = one;
-    total += one;
-    if (one < (pressures[least] ?? 0)) least = at;
-  }
-  // `total + 1` includes the request that is being placed. A node without requests may always take it.
-  return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
-}
-
-/** The first allowed node in rendezvous order. */
-function best(
-  candidates: readonly Candidate[],
-  hashes: Uint32Array,
-  key: number,
-  isAllowed: (at: number) => boolean,
-): Candidate | undefined {
-  let chosen = -1;
-  let highest = -1;
-  for (let at = 0; at < candidates.length; at++) {
-    const rank = mixBits(key ^ (hashes[at] ?? 0));
-    if (rank <= highest || !isAllowed(at)) continue;
-    highest = rank;
-    chosen = at;
-  }
-  return candidates[chosen];
 }

@@ -124,7 +124,7 @@ function keyOf({ model, session, prefixHash }: RoutedRequest): string | undefine
   return prefixHash === undefined ? undefined : `${model} #${prefixHash}`;
 }
 
-/** Sets a value, and drops the one that was set first if there are too many. */
+/** Sets a value, and drops the value that was set first if there are too many. */
 function keep<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { NO_SETTINGS } from '../../../gateway/accounts/gateway-settings.ts';
 import type { Env } from '../../../gateway/env.ts';
 import { isolateSnapshot } from '../../../gateway/registry/isolate-snapshot.ts';
-import type { SnapshotDelta } from '../../../gateway/registry/snapshot-store.ts';
+import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 
 const ctx = { waitUntil: () => {} };
@@ -39,4 +39,25 @@ test('a provider may publish all models again: they return although two refreshe
   expect(asked[3]?.tag).toBeNull();
   answer(3, { ...again, whole: true, entries: [session] });
   expect((await last).model('m')).toBeDefined();
+});
+
+test('a large difference is read in parts, with a turn of the event loop between two, so that streams go on', async () => {
+  const store = new SnapshotStore('parts');
+  store.set(carried());
+  let turns = 0;
+  const seen: number[] = [];
+  const snapshot = async (tag: string | null) => {
+    seen.push(turns);
+    setTimeout(() => turns++);
+    return store.since(tag);
+  };
+  const env = { REGISTRY: { getByName: () => ({ snapshot }) } } as unknown as Env;
+  const now = Date.now() + 100_000;
+  await isolateSnapshot.get(env, ctx, now, () => false);
+  for (let n = 0; n < 1_500; n++) store.put(entry(`s${n}`, { models: [{ id: 'large', state: 'ready' }] }));
+  seen.length = 0;
+  const view = await isolateSnapshot.get(env, ctx, now + 10_000, () => false);
+  expect(view.model('large')?.ready).toHaveLength(1_500);
+  expect(seen).toHaveLength(3);
+  expect(new Set(seen).size).toBe(3);
 });

@@ -105,3 +105,37 @@ test('what lasts for seconds travels by itself, once, and goes with its session'
   registry.setLive('b', load(2));
   expect(registry.since(null)?.live).toEqual({ b: load(2) });
 });
+
+test('a large difference arrives in parts of at most 512 changes, which together are the whole', () => {
+  const store = new SnapshotStore('e');
+  for (let n = 0; n < 3_000; n++) store.put(entry(`s${n}`));
+  const start = store.since(null)?.tag ?? '';
+  for (let n = 0; n < 3_000; n++) {
+    store.setLive(`s${n}`, { load: { running: n, waiting: 0, at: n } });
+    if (n % 3 === 0) store.put(entry(`s${n}`, { version: 2 }));
+    if (n % 100 === 0) store.setLive('s0', { load: { running: -n, waiting: 0, at: n } });
+  }
+  store.delete('s2999');
+  store.set({ ...CARRIED, settings: { ...NO_SETTINGS, changed: { x: 1 } } });
+  const [live, entries, removed] = [new Map<string, unknown>(), new Map<string, unknown>(), [] as string[]];
+  let [tag, parts, settings]: [string, number, unknown] = [start, 0, undefined];
+  for (let more = true; more; parts++) {
+    const delta = store.since(tag);
+    if (delta === null) throw new Error('no delta');
+    expect(delta.whole).toBe(false);
+    expect(delta.entries.length).toBeLessThanOrEqual(512);
+    expect(Object.keys(delta.live ?? {}).length).toBeLessThanOrEqual(512);
+    for (const one of delta.entries) entries.set(one.session, one);
+    for (const [session, state] of Object.entries(delta.live ?? {})) live.set(session, state);
+    removed.push(...delta.removed);
+    settings = delta.carried?.settings?.changed ?? settings;
+    tag = delta.tag;
+    more = delta.more === true;
+  }
+  expect(parts).toBeGreaterThan(5);
+  expect(store.since(tag)).toBeNull();
+  expect(entries.size).toBe(1_000);
+  expect(removed).toEqual(['s2999']);
+  expect(settings).toEqual({ x: 1 });
+  for (let n = 0; n < 2_999; n++) expect(live.get(`s${n}`)).toEqual(store.liveOf(`s${n}`));
+});

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { AGENT_FAMILIES } from '../../../agent/observe/metric-families.ts';
 import { FAMILIES } from '../../../gateway/observe/metric-families.ts';
 import type { Family, HistogramFamily } from '../../../shared/metrics/metric-family.ts';
-import { MetricStore, OTHER, SERIES_MAX } from '../../../shared/metrics/metric-store.ts';
+import { METRIC_OVERFLOW, MetricStore, OTHER, SERIES_MAX } from '../../../shared/metrics/metric-store.ts';
 import { exposition } from '../../../shared/metrics/prometheus-exposition.ts';
 import { flawOf } from './flaw.ts';
 
@@ -71,18 +71,23 @@ test('what several places counted adds up, and what was taken is counted once', 
   expect([...sum.samples(TIME)]).toEqual([{ labels: ['chat'], value: [5, 5] }]);
 });
 
-test('however many values labels take, a family keeps a bounded number of series, and no count is lost', () => {
+test('however many values labels take, a family keeps a bounded number of series, and no count is lost or silently moved', () => {
   const many = new MetricStore();
   const merged = new MetricStore();
   for (let n = 0; n < SERIES_MAX + 500; n++) {
-    many.count(REQUESTS, [`model-${n}`, 'x'.repeat(10_000)]);
+    many.count(REQUESTS, [`model-${n}`, 'x'.repeat(1_000)]);
     merged.merge({ [REQUESTS.name]: [{ key: `model-${n}\u001f200`, value: 1 }] });
   }
   for (const metrics of [many, merged]) {
     const samples = [...metrics.samples(REQUESTS)];
     expect(samples).toHaveLength(SERIES_MAX + 1);
     expect(samples.at(-1)).toEqual({ labels: [OTHER, OTHER], value: 500 });
+    expect([...metrics.samples(METRIC_OVERFLOW)]).toEqual([{ labels: [REQUESTS.name], value: 500 }]);
   }
+  // A store does not count an overflow that another store has counted.
+  const sum = new MetricStore();
+  sum.merge(many.state());
+  expect([...sum.samples(METRIC_OVERFLOW)]).toEqual([{ labels: [REQUESTS.name], value: 500 }]);
   expect(exposition([REQUESTS], many).length).toBeLessThan(SERIES_MAX * 200);
 });
 

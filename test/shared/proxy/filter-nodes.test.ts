@@ -40,7 +40,8 @@ test('the check of a request reads no list of all sessions, which may have thous
   const listed = new Proxy(host.nodes.model('m') as ModelNodes, {
     get: (nodes, name) => {
       if (name === 'all') reads++;
-      return Reflect.get(nodes, name);
+      const value: unknown = Reflect.get(nodes, name);
+      return typeof value === 'function' ? (value.bind(nodes) as unknown) : value;
     },
   });
   const nodes = { model: () => listed } as unknown as NodeIndex;

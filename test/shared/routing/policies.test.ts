@@ -237,6 +237,44 @@ test('when a node goes only its own conversations move', () => {
   });
 });
 
+test('of a thousand nodes, too, conversations get even shares, isolates agree, and those of a lost node move', () => {
+  const some = nodes(...Array.from({ length: 1_000 }, (_, n) => ({ session: `node${n}` })));
+  const homesIn = (list: readonly Candidate[]) => {
+    const policy = prefixAffinity();
+    return Array.from({ length: 20_000 }, (_, n) => policy.pick(list, { ...ASKED, session: `${n}` }, Math.random));
+  };
+  const homes = homesIn(some);
+  expect(homesIn([...some].reverse())).toEqual(homes);
+  const shares = [...Map.groupBy(homes, (home) => home?.session).values()].map(({ length }) => length);
+  expect(shares.length).toBe(1_000);
+  expect(Math.max(...shares)).toBeLessThan(2 * 20);
+  const [lost] = some;
+  const moved = homesIn(some.slice(1)).filter((home, n) => homes[n] !== lost && home !== homes[n]);
+  // The next node enters the windows of the lost one, a 64th of which it wins.
+  expect(moved.length).toBeLessThan(20_000 / 500);
+});
+
+test('choosing among 10,000 nodes costs as much as among ten, with and without a conversation', () => {
+  const listOf = (length: number) =>
+    nodes(...Array.from({ length }, (_, n) => ({ session: `node${n}`, load: { running: n % 9, waiting: 0, at: 0 } })));
+  const [few, many] = [listOf(10), listOf(10_000)];
+  for (const [policy, conversation] of [
+    [leastLoadPolicy, undefined],
+    [prefixAffinity(), 'c'],
+  ] as const) {
+    const rounds = (list: readonly Candidate[]) => () => {
+      for (let n = 0; n < 5_000; n++) {
+        const asked = conversation === undefined ? ASKED : { ...ASKED, session: `${conversation}${n % 50}` };
+        const one = policy.pick(list, asked, Math.random);
+        if (one === undefined) throw new Error('no node');
+        policy.onRequestStart(one, asked);
+        policy.onRequestEnd(one, asked, 'complete');
+      }
+    };
+    expect(costBeside(rounds(many), rounds(few)), policy.name).toBeLessThan(4);
+  }
+});
+
 test('choosing among a thousand costs a few looks at each node, by every policy', () => {
   const some = nodes(
     ...Array.from({ length: 1000 }, (_, n) => ({ session: `node${n}`, load: { running: n % 9, waiting: 0, at: 0 } })),
