@@ -7,7 +7,8 @@ function solveSymmetric(a: Float64Array, b: Float64Array, ridge: number): Float6
     for (let j = 0; j <= i; j++) {
       let sum = a[i * n + j] ?? 0;
       if (i === j) sum += ridge;
-      for (let k = 0; k < j; k++) sum -= (a[i * n + k] ?? 0) * (a[j * n + k] ?? 0);
+      const [own, other] = [i * n, j * n];
+      for (let k = 0; k < j; k++) sum -= (a[own + k] as number) * (a[other + k] as number);
       a[i * n + j] = i === j ? Math.sqrt(Math.max(sum, 1e-300)) : sum / (a[j * n + j] ?? 1);
     }
   }
@@ -59,16 +60,21 @@ interface TransportPlan {
 const PRICE_MAX = 30;
 /** Usually 5 to 20. */
 const ROUNDS_MAX = 100;
-/** Maximum number of rounds from the prices of a similar problem; they are a bad start if the demand jumped. */
-const WARM_ROUNDS_MAX = 25;
 /**
- * Without a good start, problems with these multiples of λ are solved first, each from the prices of the one before. If
+ * Maximum number of rounds from the given prices, or from none. They are a bad start if the demand jumped, or exceeds the
+ * capacity.
+ */
+const DIRECT_ROUNDS_MAX = 30;
+/**
+ * From a bad start, problems with these multiples of λ are solved first, each from the prices of the one before. If
  * λ is small, rows jump between columns when prices change a little, and Newton's method does not end without them: at
  * a demand above all capacity it stopped with columns at eight times their capacity, and other columns free.
  */
 const CONTINUATION = [64, 16, 4, 1] as const;
 /** Overload, or unused capacity of a column with a price, that counts as zero; share of capacity. */
 const TOLERANCE = 1e-3;
+/** The same for the problems that are only solved for a start. */
+const START_TOLERANCE = 0.05;
 /** Share of the predicted gain that a step must reach (Armijo 1966). */
 const SUFFICIENT = 0.1;
 /**
@@ -89,12 +95,10 @@ export function smoothTransport(
   lambda: number,
   start?: Float64Array,
 ): TransportPlan {
-  let rounds = 0;
-  if (start?.length === problem.columns) {
-    const plan = solveFrom(problem, previous, lambda, start, WARM_ROUNDS_MAX);
-    if (plan.converged) return plan;
-    rounds = plan.rounds;
-  }
+  const from = start?.length === problem.columns ? start : new Float64Array(problem.columns);
+  const first = solveFrom(problem, previous, lambda, from, DIRECT_ROUNDS_MAX);
+  if (first.converged) return first;
+  let { rounds } = first;
   let plan: TransportPlan = {
     shares: new Float64Array(),
     overload: 0,
@@ -102,7 +106,8 @@ export function smoothTransport(
     prices: new Float64Array(problem.columns),
   };
   for (const factor of CONTINUATION) {
-    plan = solveFrom(problem, previous, factor * lambda, plan.prices, ROUNDS_MAX);
+    const tolerance = factor > 1 ? START_TOLERANCE : TOLERANCE;
+    plan = solveFrom(problem, previous, factor * lambda, plan.prices, ROUNDS_MAX, tolerance);
     rounds += plan.rounds;
   }
   return { ...plan, rounds };
@@ -114,13 +119,14 @@ function solveFrom(
   lambda: number,
   start: Float64Array,
   roundsMax: number,
+  tolerance = TOLERANCE,
 ): TransportPlan & { converged: boolean } {
   const dual = new Dual(problem, previous, lambda);
   let prices = start.slice();
   let value = dual.evaluate(prices);
   let damping = DAMPING.first;
   let rounds = 0;
-  while (rounds < roundsMax && dual.distance(prices) > TOLERANCE) {
+  while (rounds < roundsMax && dual.distance(prices) > tolerance) {
     const { step: system, gradient } = dual.system(prices);
     for (let accepted = false; !accepted && rounds < roundsMax; rounds++) {
       const step = system(damping);
@@ -223,20 +229,27 @@ class Dual {
     // gives no scale.
     let stiffness = 0;
     const scale = 1 / (2 * this.#lambda);
+    // Only the lower triangle, which is all that `solveSymmetric` reads.
+    const [places, loads] = [new Int32Array(size), new Float64Array(size)];
     for (let row = 0; row < rows; row++) {
-      const active: number[] = [];
-      for (let column = 0; column < columns; column++)
-        if ((this.shares[row * columns + column] ?? 0) > 0) active.push(column);
-      for (const a of active) {
-        const pa = place[a] ?? -1;
-        if (pa < 0) continue;
-        const wa = (mass[row] ?? 0) * scale * (load[row * columns + a] ?? 0);
-        stiffness += wa * (load[row * columns + a] ?? 0);
-        for (const b of active) {
-          const pb = place[b] ?? -1;
-          if (pb < 0) continue;
-          const value = wa * (load[row * columns + b] ?? 0) * ((a === b ? 1 : 0) - 1 / active.length);
-          hessian[pa * size + pb] = (hessian[pa * size + pb] ?? 0) + value;
+      let [active, movable] = [0, 0];
+      for (let column = 0; column < columns; column++) {
+        if ((this.shares[row * columns + column] ?? 0) <= 0) continue;
+        active++;
+        const at = place[column] ?? -1;
+        if (at < 0) continue;
+        places[movable] = at;
+        loads[movable++] = load[row * columns + column] ?? 0;
+      }
+      const weight = (mass[row] ?? 0) * scale;
+      for (let a = 0; a < movable; a++) {
+        const [own, first] = [weight * (loads[a] ?? 0), (places[a] ?? 0) * size];
+        stiffness += own * (loads[a] ?? 0);
+        hessian[first + (places[a] ?? 0)] = (hessian[first + (places[a] ?? 0)] ?? 0) + own * (loads[a] ?? 0);
+        const shared = own / active;
+        for (let b = 0; b <= a; b++) {
+          const at = first + (places[b] as number);
+          hessian[at] = (hessian[at] as number) - shared * (loads[b] as number);
         }
       }
     }
