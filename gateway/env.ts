@@ -10,6 +10,7 @@ import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
+import type { StoredResponsesObject } from './openai/stored-responses.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
 import type { QueueObject } from './queue/queue-object.ts';
 import type { RegistryObject } from './registry/registry-object.ts';
@@ -62,6 +63,8 @@ export interface Env extends IssuerEnvironment {
   RELAY?: ObjectNamespace<SnapshotCacheObject>;
   /** Limits: one object per project, or per user or key without a project. */
   LIMITS: ObjectNamespace<LimitsObject>;
+  /** Where engines stored responses: one object per project, or per key without a project. */
+  RESPONSES: ObjectNamespace<StoredResponsesObject>;
   /** Requests that wait because no node is free: one object per model. */
   QUEUE: ObjectNamespace<QueueObject>;
   /** Raw usage records: one object per hour. */

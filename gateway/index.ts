@@ -12,6 +12,7 @@ import { withFileStore } from './hosts/worker/with-file-store.ts';
 import { responseOf } from './http/http-request.ts';
 import { ObserveObject as Observe } from './observe/observe-object.ts';
 import { handleOpenAI } from './openai/handle-openai.ts';
+import { StoredResponsesObject as StoredResponses } from './openai/stored-responses.ts';
 import { QueueObject as Queue } from './queue/queue-object.ts';
 import { RegistryObject as Registry } from './registry/registry-object.ts';
 import { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
@@ -45,5 +46,6 @@ export class ObserveObject extends toDurableObject(Observe) {}
 export class QueueObject extends toDurableObject(Queue) {}
 export class RegistryObject extends toDurableObject(Registry) {}
 export class RegistryRelay extends toDurableObject(SnapshotCacheObject) {}
+export class StoredResponsesObject extends toDurableObject(StoredResponses) {}
 export class TunnelObject extends toDurableObject(Tunnel) {}
 export class UsageObject extends toDurableObject(Usage) {}

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
+import { RESPONSE_TARGET_HEADER, responsePathAt } from '../../shared/openai/stored-response-target.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/protocol-constants.ts';
@@ -87,13 +88,19 @@ export class EngineClient implements EngineConnection {
     length: number | undefined,
     events: EngineEvents,
   ): EngineCall {
+    const bodyless = endpoint.body === 'none';
+    const target = open.headers.find(([name]) => name === RESPONSE_TARGET_HEADER)?.[1];
+    const path = bodyless
+      ? responsePathAt(endpoint, this.target.engine, target)
+      : enginePathAt(endpoint, this.target.engine);
+    if (path === undefined) return refusedCall(events);
     const options: Dispatcher.DispatchOptions = {
-      path: this.target.pathPrefix + enginePathAt(endpoint, this.target.engine),
+      path: this.target.pathPrefix + path,
       method: endpoint.method,
-      headers: this.#headers(open, length),
-      body: content,
+      headers: this.#headers(open, bodyless ? undefined : length),
+      body: bodyless ? null : content,
     };
-    const pool = Buffer.isBuffer(content) ? this.#pool : this.#fresh;
+    const pool = bodyless || Buffer.isBuffer(content) ? this.#pool : this.#fresh;
     const call = new Call(pool, options, events, { connections: () => this.#connections, heard: this.#onReceived });
     call.dispatch();
     return call;
@@ -101,7 +108,7 @@ export class EngineClient implements EngineConnection {
 
   #headers(open: OpenFrame, length: number | undefined): string[] {
     const headers: string[] = [];
-    for (const [name, value] of open.headers) headers.push(name, value);
+    for (const [name, value] of open.headers) if (name !== RESPONSE_TARGET_HEADER) headers.push(name, value);
     if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
     if (length !== undefined) headers.push('content-length', String(length));
     // Without this header a server may choose a compression (RFC 9110 §12.5.3), and no program between the engine and
@@ -192,7 +199,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
     // If the connection was new, the engine may have read the whole request and begun the work before it closed the
     // connection. A repeated request would then do the work twice.
     if (this.#connections() !== this.#connectionsBefore) return false;
-    return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
+    const { body } = this.#options;
+    return (body === null || Buffer.isBuffer(body)) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
 
   pause(): void {
@@ -230,6 +238,12 @@ function headerList(headers: Record<string, string | string[] | undefined>): Hea
     }
   }
   return list;
+}
+
+/** The call of a request that names no stored response: no gateway sends it. */
+function refusedCall(events: EngineEvents): EngineCall {
+  queueMicrotask(() => events.onError('failed', 'the request names no stored response'));
+  return { pause: () => {}, resume: () => {}, abort: () => {} };
 }
 
 const UNREACHABLE: ReadonlySet<string> = new Set([

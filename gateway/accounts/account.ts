@@ -89,9 +89,12 @@ export function requireScope({ scopes }: Pick<Account, 'scopes'>, ...anyOf: Acco
   throw new ApiError('permission_denied', `This key lacks the scope "${anyOf.at(-1)}".`);
 }
 
-/** Returns the name of an endpoint in allow-lists: its path without `/v1/`. */
+/**
+ * Returns the name of an endpoint in allow-lists: its path without `/v1/`, and without the part that names a stored
+ * response.
+ */
 export function endpointPathName({ path }: Pick<Endpoint, 'path'>): string {
-  return path.slice('/v1/'.length);
+  return path.slice('/v1/'.length).replace(/\/\{id\}.*/, '');
 }
 
 export function mayCall({ restrictions }: Pick<Account, 'restrictions'>, endpoint: Pick<Endpoint, 'path'>): boolean {

@@ -23,6 +23,7 @@ import type {
 } from '../../shared/proxy/proxy-host.ts';
 import type { ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
+import type { StoredResponses } from '../../shared/proxy/stored-responses.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
@@ -54,6 +55,7 @@ import { isolateSnapshot } from '../registry/isolate-snapshot.ts';
 import { recordRefusal } from '../usage/refusal-writer.ts';
 import { openAttempt } from './open-attempt.ts';
 import { type GatewayRoute, type ModelCaller, resolveModelRoute, servesAny } from './resolve-route.ts';
+import { storedResponses } from './stored-responses.ts';
 
 /** How many retries this isolate may make. */
 const retryBudget = new RetryBudget();
@@ -166,6 +168,10 @@ export class GatewayHost implements Host<ModelCaller> {
     this.#client = client;
     this.#env = env;
     this.#background = background;
+  }
+
+  get responses(): StoredResponses<ModelCaller> {
+    return storedResponses(this.#env, this.#background);
   }
 
   get bodies(): BodyLimits {

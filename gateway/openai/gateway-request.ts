@@ -24,6 +24,11 @@ export class GatewayRequest implements ProxyRequest, BodySource {
     return this;
   }
 
+  query(): string {
+    const { url } = this.#http;
+    return url.includes('?') ? new URL(url).search : '';
+  }
+
   header(name: string): string | null {
     return this.#http.headers.get(name);
   }

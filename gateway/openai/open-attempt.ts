@@ -4,7 +4,8 @@ import type { AttemptRequest } from '../../shared/attempts/attempt-request.ts';
 import { openFrameFields } from '../../shared/attempts/dispatch-context.ts';
 import { attemptBody, bodyFailure, type ParsedRequest } from '../../shared/attempts/parsed-request.ts';
 import type { ResponseStream } from '../../shared/attempts/started-response.ts';
-import { tokenBound } from '../../shared/attempts/token-bound.ts';
+import { type BoundedRequest, tokenBound } from '../../shared/attempts/token-bound.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
 import { signOpeningProof } from '../accounts/attempt-opening-proof.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
@@ -48,12 +49,14 @@ function requestOf(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): A
     ...(entry !== undefined && { gpus: entry.hardware.gpus.length }),
     ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
     ...(attempt.offloads && scope.offloads && { offload: true }),
-    bound: tokenBound({ ...bodyFacts(dispatch.parsed), endpoint: dispatch.endpoint }, context),
+    bound: tokenBound({ ...bodyFacts(dispatch.parsed, dispatch.endpoint), endpoint: dispatch.endpoint }, context),
   };
   return proven(open, choice.node.session, scope);
 }
 
-function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body' | 'sampling'> {
+/** The prompt of a stored response is not in the request for it, so its length is unknown. */
+function bodyFacts({ body, sampling }: ParsedRequest, endpoint: Endpoint): Omit<BoundedRequest, 'endpoint'> {
+  if (endpoint.body === 'none') return { body: { kind: 'opaque', length: undefined } };
   return sampling === undefined ? { body } : { body, sampling };
 }
 

@@ -21,6 +21,10 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
     '`x-otela-trusted-providers` has a provider that this gateway has never known',
     '`/v1/registry/providers` lists the providers; providers of a peer institution are `name@peer`',
   ],
+  previous_response_not_found: [
+    '`previous_response_id` names no response of this project, or its node has left',
+    'send the messages of the conversation as `input`',
+  ],
   invalid_api_key: [
     'the API key is missing, wrong, expired or revoked, or its user is disabled',
     'send `Authorization: Bearer sk-otela-…`; ask for a new key',

@@ -35,6 +35,12 @@ export interface RequestFields {
   budgetAt?: BudgetPosition;
   promptCacheKey?: string | undefined;
   user?: string | undefined;
+  /** Id of the stored response that the request continues. */
+  previousResponseId?: string | undefined;
+  /** True if the body tells the engine not to store the response. */
+  unstored?: boolean | undefined;
+  /** True if the engine generates the response after the request for it has ended. */
+  background?: boolean | undefined;
   /** Sampling parameters, if the body sets any. */
   sampling?: Sampling;
   /** True if the body was not read; then the model comes from a header. */
@@ -53,6 +59,10 @@ export interface SealRecipients {
 /** A request's body and its parsed fields. */
 export interface ParsedRequest extends RequestFields {
   body: ParsedBody;
+  /** Session of the only node that can answer the request, because it stored a response. */
+  storedAt?: string;
+  /** Id of the stored response, and the query, for the engine; see stored-response-target.ts. */
+  target?: string;
   /** Reads the body, if it was not needed to find a node. Absent if the body was read or is a stream. Idempotent. */
   fill?: () => Promise<void>;
   /** Releases the body and its share of the memory budget, when no further attempt needs it. Idempotent. */
@@ -83,6 +93,9 @@ export function parseBody(
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     promptCacheKey: scan.promptCacheKey,
     user: scan.user,
+    previousResponseId: scan.previousResponseId,
+    unstored: scan.unstored,
+    background: scan.background,
     ...(scan.sampling !== undefined && { sampling: samplingOf(scan.sampling, endpoint.answerLimits) }),
     // A limit of reasoning tokens is inserted only at these endpoints, because engines refuse unknown fields at their
     // other endpoints.

@@ -33,14 +33,19 @@ const ANSWER_MAX = 1_048_576;
 const STOP_TOKENS_MAX = 16;
 
 /** Endpoints for which one request is one prompt. The others accept a list of prompts. */
-const SINGLE_PROMPT: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/messages']);
+const SINGLE_PROMPT: ReadonlySet<string> = new Set([
+  '/v1/chat/completions',
+  '/v1/responses',
+  '/v1/responses/{id}',
+  '/v1/messages',
+]);
 
 /** Bytes of the shortest prompt in a list: two quotation marks, a letter and a comma. */
 const LISTED_PROMPT_BYTES = 4;
 const PROMPTS_MAX = 1_024;
 const CHOICES_MAX = 1_024;
 
-interface BoundedRequest {
+export interface BoundedRequest {
   body: { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; length: number | undefined };
   sampling?: Sampling;
   endpoint: { path: string };

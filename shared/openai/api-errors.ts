@@ -23,6 +23,8 @@ export const ERROR_KINDS = {
   duplicate_key: { status: 400, type: 'invalid_request_error' },
   invalid_requirement: { status: 400, type: 'invalid_request_error' },
   unknown_provider: { status: 400, type: 'invalid_request_error' },
+  /** OpenAI's code for a `previous_response_id` that names no stored response. */
+  previous_response_not_found: { status: 400, type: 'invalid_request_error' },
   invalid_api_key: { status: 401, type: 'invalid_request_error' },
   model_not_allowed: { status: 403, type: 'permission_error' },
   no_trusted_provider: { status: 403, type: 'permission_error' },

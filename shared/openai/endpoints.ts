@@ -19,8 +19,8 @@ export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
 export interface Endpoint {
   /** The id is used on the wire, so never renumber, only append. */
   readonly id: number;
-  readonly method: 'POST';
-  /** The path that clients call. */
+  readonly method: 'POST' | 'GET' | 'DELETE';
+  /** The path that clients call. `{id}` stands for the id of a stored response. */
   readonly path: string;
   /** The path at the engine, because vLLM and SGLang serve some endpoints at their root. */
   readonly enginePath: string;
@@ -131,11 +131,60 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
 ];
 
+const STORED = {
+  ...JSON_UNARY,
+  path: '/v1/responses/{id}',
+  enginePath: '/v1/responses/{id}',
+  body: 'none',
+  batched: false,
+  usage: 'none',
+} as const;
+
+const RETRIEVE: Endpoint = {
+  ...STORED,
+  id: 16,
+  method: 'GET',
+  streams: true,
+  terminal: RESPONSES,
+  inBandError: 'responses',
+};
+
+/**
+ * Retrieves a response. Its tokens were not counted yet, because the engine generates it after the request for it has
+ * ended (`background: true`). Clients use the path of RETRIEVE.
+ */
+export const RETRIEVE_UNCHARGED: Endpoint = { ...RETRIEVE, id: 19, usage: 'responses' };
+
+/** Endpoints of a response that an engine stored. Only the engine that stored it can answer them. */
+export const STORED_RESPONSE_ENDPOINTS: readonly Endpoint[] = [
+  RETRIEVE,
+  { ...STORED, id: 17, path: `${STORED.path}/cancel`, enginePath: `${STORED.enginePath}/cancel` },
+  { ...STORED, id: 18, method: 'DELETE' },
+];
+
 /** Paths that only allow GET. Their handler has handled GET before this table is used. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
-const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
+const byId = new Map(
+  [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS, RETRIEVE_UNCHARGED].map((endpoint) => [endpoint.id, endpoint]),
+);
+
+const STORED_RESPONSE = /^\/v1\/responses\/([^/]+)(\/cancel)?$/;
+/** Ids that engines give to responses, and that are safe in a path. */
+const RESPONSE_ID = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** The id of a stored response in a path; undefined if the path has none, or one that no engine gives. */
+export function storedResponseId(path: string): string | undefined {
+  const id = STORED_RESPONSE.exec(path)?.[1];
+  return id !== undefined && RESPONSE_ID.test(id) ? id : undefined;
+}
+
+/** The endpoints at the path of a stored response. */
+function storedEndpoints(path: string): readonly Endpoint[] {
+  const found = STORED_RESPONSE.exec(path);
+  return found === null ? [] : STORED_RESPONSE_ENDPOINTS.filter((one) => one.path === STORED.path + (found[2] ?? ''));
+}
 
 /**
  * @param path the URL's path without the query, matched exactly
@@ -143,7 +192,12 @@ const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
-  if (endpoint === undefined) return READ_ONLY.test(path) ? { methodNotAllowed: ['GET', 'HEAD'] } : undefined;
+  if (endpoint === undefined) {
+    if (READ_ONLY.test(path)) return { methodNotAllowed: ['GET', 'HEAD'] };
+    const stored = storedEndpoints(path);
+    if (stored.length === 0) return undefined;
+    return stored.find((one) => one.method === method) ?? { methodNotAllowed: stored.map((one) => one.method) };
+  }
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 
@@ -159,15 +213,7 @@ function intendedPath(path: string): string | undefined {
   return meant !== path && (byPath.has(meant) || READ_ONLY.test(meant)) ? meant : undefined;
 }
 
-/** The paths of OpenAI's API for a response that was stored. */
-const STORED_RESPONSE = /^\/v1\/responses\/[^/]+(?:\/(?:cancel|input_items))?$/;
-
 export function pathNotFound(path: string): ApiError {
-  if (STORED_RESPONSE.test(path)) {
-    const message =
-      'Responses are not stored here, so they cannot be retrieved, cancelled or deleted. To stop a response, close its connection. To continue a conversation, send its messages again.';
-    return new ApiError('not_found', message);
-  }
   const meant = intendedPath(path);
   const hint = meant === undefined ? '' : `; there is ${quoteForMessage(meant)}: correct the client's base address`;
   return new ApiError('not_found', `There is no ${quoteForMessage(path)} here${hint}.`);

@@ -24,6 +24,8 @@ const FINISH_KEYS: Readonly<Record<UsageKind, WatchedKey | undefined>> = {
   none: undefined,
 };
 
+const PENDING: ReadonlySet<string> = new Set(['queued', 'in_progress']);
+
 function parse(bytes: Uint8Array | undefined): unknown {
   if (bytes === undefined) return undefined;
   try {
@@ -66,6 +68,9 @@ export class JsonMeter implements UsageMeter {
 
   #usage(): TokenUsage {
     const report = readUsageJson(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
+    // A response that is generated in the background has no tokens yet. They count when it is retrieved.
+    if (this.#endpoint.usage === 'responses' && PENDING.has(this.#finish() ?? ''))
+      return completeUsage({ usage: 'none' }, this.#options, {}, undefined);
     const isAnswer = this.#watch.state === 'open' || this.#watch.state === 'closed';
     const generated = isAnswer ? estimateTokens(this.#bytes) : 0;
     return completeUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);

@@ -11,7 +11,18 @@ import { SAMPLING_KEYS, type SamplingKey } from './sampling-parameters.ts';
  */
 export const BUDGET_KEY = 'thinking_token_budget';
 
-const OWN = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key', BUDGET_KEY] as const;
+const OWN = [
+  'model',
+  'stream',
+  'stream_options',
+  'metadata',
+  'user',
+  'prompt_cache_key',
+  'previous_response_id',
+  'store',
+  'background',
+  BUDGET_KEY,
+] as const;
 /** Keys that `scan-json-body.ts` reads itself. The values of the other keys are numbers. */
 type OwnKey = (typeof OWN)[number];
 export type KnownKey = OwnKey | SamplingKey;

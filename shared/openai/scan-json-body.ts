@@ -61,6 +61,12 @@ export interface JsonScan {
   /** Absent if longer than 512 characters, because the gateway uses it only to keep a conversation at one node. */
   user?: string;
   promptCacheKey?: string;
+  /** Id of the stored response that the request continues. Absent if longer than 512 characters: no engine has it. */
+  previousResponseId?: string;
+  /** True if the body says `store: false`. */
+  unstored?: boolean;
+  /** True if the body says `background: true`. */
+  background?: boolean;
   /** Absent if the body sets no sampling parameter. */
   sampling?: SamplingNumbers;
   /** Limit of reasoning tokens; absent if the body sets none. */
@@ -130,7 +136,8 @@ class Scanner {
   }
 
   #inOtherCase(name: KnownKey): void {
-    if (isSamplingKey(name)) {
+    // The value is checked, so no engine may read another one.
+    if (isSamplingKey(name) || name === 'previous_response_id') {
       throw new ApiError('invalid_request', `Write the key '${name}' in lower case.`, { param: name });
     }
     this.#otherCase |= bitOf(name);
@@ -166,6 +173,17 @@ class Scanner {
         if (key !== undefined) scan.promptCacheKey = key;
         return;
       }
+      case 'previous_response_id': {
+        const id = this.#hint();
+        if (id !== undefined) scan.previousResponseId = id;
+        return;
+      }
+      case 'store':
+        scan.unstored = this.#word(1).word === 'false';
+        return;
+      case 'background':
+        scan.background = this.#word(1).word === 'true';
+        return;
     }
   }
 

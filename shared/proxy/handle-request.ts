@@ -10,6 +10,7 @@ import { type Endpoint, endpointById, findEndpoint, pathNotFound } from '../open
 import { headersToEngine } from '../openai/forwarded-headers.ts';
 import { quoteForMessage } from '../openai/quote-for-message.ts';
 import { StageTimer } from '../openai/request-stage-timer.ts';
+import { RESPONSE_TARGET_HEADER } from '../openai/stored-response-target.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
 import { timesOut } from '../timing/start-timer.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
@@ -24,8 +25,10 @@ import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from 
 import type { ProxyRequest, ProxyResponse } from './proxy-http-types.ts';
 import { readBody } from './read-body.ts';
 import type { RequestContext } from './request-context.ts';
+import { ResponseWatch } from './response-watch.ts';
 import { sealedRoute } from './sealed-requests.ts';
 import { respond, respondWhenReady } from './send-response.ts';
+import { findPrevious, readStoredRequest, storedRoute } from './stored-responses.ts';
 
 /** Never rejects: errors are responses. */
 export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
@@ -67,7 +70,7 @@ async function forward<C>(
   const { name } = info;
 
   // Identify the caller.
-  const endpoint = requireEndpoint(request);
+  let endpoint = requireEndpoint(request);
   info.endpoint = endpoint.id;
   const identified = host.identify(request, endpoint);
   const caller = identified instanceof Promise ? await identified : identified;
@@ -75,10 +78,20 @@ async function forward<C>(
   host.authorize(request, caller, endpoint);
   const priority = readPriority(request.header(PRIORITY_HEADER));
 
-  // Read the body.
-  const read = readBody(request, endpoint, host);
-  const parsed = read instanceof Promise ? await read : read;
+  // Read the body, or find the stored response.
+  let parsed: ParsedRequest;
+  if (endpoint.body === 'none') {
+    await discardBody(request.body, host);
+    ({ endpoint, parsed } = await readStoredRequest({ request, endpoint, caller }, host.responses));
+    info.endpoint = endpoint.id;
+  } else {
+    const read = readBody(request, endpoint, host);
+    parsed = read instanceof Promise ? await read : read;
+  }
   held.parsed = parsed;
+  const { previousResponseId } = parsed;
+  if (previousResponseId !== undefined && host.responses !== undefined)
+    await findPrevious(parsed, previousResponseId, caller, host.responses);
   info.model = parsed.model;
   info.streamed = parsed.streaming;
   const admittedAt = clock.steadyNow();
@@ -87,7 +100,8 @@ async function forward<C>(
   // Resolve the model.
   const resolved = host.resolve(request, caller, parsed);
   const wide = resolved instanceof Promise ? await resolved : resolved;
-  const route = parsed.sealed === undefined ? wide : sealedRoute(wide, parsed.model, parsed.sealed);
+  const listed = parsed.sealed === undefined ? wide : sealedRoute(wide, parsed.model, parsed.sealed);
+  const route = parsed.storedAt === undefined ? listed : storedRoute(listed, parsed.storedAt, parsed);
   info.model = route.request.model;
 
   // Filter the nodes.
@@ -124,7 +138,8 @@ async function forward<C>(
     endpoint,
     inBand: new InBandErrorDetector(endpoint, parsed.sealed !== undefined),
     parsed,
-    headers: engineHeaders(request, info),
+    watch: ResponseWatch.of({ endpoint, parsed, caller }, host),
+    headers: engineHeaders(request, info, parsed),
     receipt: route.receiptFor(model),
     timeouts: route.timeoutsFor(model),
   };
@@ -147,8 +162,13 @@ function newQueueEntry(route: Route, parsed: ParsedRequest, waitMs: number, { me
   });
 }
 
-function engineHeaders(request: ProxyRequest, { name, clientRequestId: requestId }: RequestInfo): HeaderList {
-  return headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId);
+function engineHeaders(
+  request: ProxyRequest,
+  { name, clientRequestId: requestId }: RequestInfo,
+  { target }: ParsedRequest,
+): HeaderList {
+  const headers = headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId);
+  return target === undefined ? headers : [...headers, [RESPONSE_TARGET_HEADER, target]];
 }
 
 /** @throws ApiError 404, 405, 426 */

@@ -25,6 +25,7 @@ import type { StartTimer } from '../timing/start-timer.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { ColdModels } from './cold-model.ts';
 import type { ProxyRequest } from './proxy-http-types.ts';
+import type { StoredResponses } from './stored-responses.ts';
 
 export interface Host<C = unknown> {
   readonly clock: HostClock;
@@ -35,6 +36,8 @@ export interface Host<C = unknown> {
    * this interval.
    */
   readonly pingMs: number;
+  /** Where engines stored responses. Absent: this host does not know. */
+  readonly responses?: StoredResponses<C>;
   /** Begins the record of one request. */
   record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): RequestRecorder;
   /** Identifies the caller. @throws ApiError 401, 403, 503 */
@@ -207,8 +210,8 @@ export interface Route extends Pick<RoutingQuery, 'request' | 'fallbacks' | 'dem
   readonly resumes: boolean;
   /** A name for the nodes that `only` accepts. Requests for these nodes wait in one queue. */
   readonly onlyScope?: string;
-  /** True if all nodes that `only` accepts are gone. */
-  isStale?(): boolean;
+  /** The client's error if all nodes that `only` accepts are gone. */
+  stale?(): ApiError | undefined;
   /** True if a request that ended with `error` may wait for a node. If absent, every request may. */
   mayWait?(error: ApiError): boolean;
 }

@@ -24,6 +24,8 @@ export interface ProxyRequest {
   readonly method: string;
   /** Path without the query. */
   readonly path: string;
+  /** The URL's query, with its `?`. Absent: the host does not know it. */
+  query?(): string;
   /** @param name header name in lower case */
   header(name: string): string | null | undefined;
   readonly body: BodySource;

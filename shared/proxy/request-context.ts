@@ -5,6 +5,7 @@ import type { QueueEntry } from '../queue/queue-entry.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { HeldReservation, Host, RequestInfo, RequestRecorder, Route } from './proxy-host.ts';
 import type { ProxyRequest } from './proxy-http-types.ts';
+import type { ResponseWatch } from './response-watch.ts';
 
 /** A request after all checks, in the form that queue, dispatch and response read. */
 export interface RequestContext<C> extends DispatchContext {
@@ -27,4 +28,6 @@ export interface RequestContext<C> extends DispatchContext {
   readonly admittedAt: number;
   readonly timing: StageTimer;
   readonly inBand: InBandErrorDetector;
+  /** Absent if the host keeps nothing of the response. */
+  readonly watch?: ResponseWatch<C> | undefined;
 }

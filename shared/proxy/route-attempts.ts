@@ -20,7 +20,7 @@ import { endsBeforeEngine, indicatesHang, isNotNow, type RequestOutcome } from '
 import { routingQuery } from './filter-nodes.ts';
 import type { NodeMemory } from './proxy-host.ts';
 import type { RequestContext } from './request-context.ts';
-import { sealStaleError, withContentKey } from './sealed-requests.ts';
+import { withContentKey } from './sealed-requests.ts';
 
 /**
  * One try at the nodes that are available now on a request's route. `dispatch` calls `choose` and `attempt` until a
@@ -46,7 +46,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
   }
 
   async attempt(choice: NodeChoice, plan: AttemptPlan): Promise<StartedResponse<ResponseStream>> {
-    const { host, entry, engineAttempts, parsed, route, record } = this.#context;
+    const { host, entry, engineAttempts, parsed, route, record, watch } = this.#context;
     const { clock, memory } = host;
     const { session, region } = choice.node;
     entry.attempts = plan.number;
@@ -58,14 +58,15 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     const { load, forwardMs, engineMs } = stream.head;
     if (isNotNow(stream.status)) memory.refused.mark(session, clock.now());
     if (load !== undefined) route.nodes.live.setLoad(session, load);
-    const whole = stream.whole !== undefined && !isEventStream(stream.head);
+    // A response that is watched must be read here; the runtime could pass a whole one on without the pipeline.
+    const whole = watch === undefined && stream.whole !== undefined && !isEventStream(stream.head);
     const started = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
     record.attempt(stream.status, session, { region, model: choice.model, forwardMs, engineMs });
     return started;
   }
 
   #open(choice: NodeChoice, plan: AttemptPlan): Promise<ResponseStream> {
-    const { host, parsed, route, request, caller, continues, reservation, admittedAt } = this.#context;
+    const { host, parsed, route, request, caller, continues, reservation, admittedAt, watch } = this.#context;
     const kept = parsed.body.kind === 'kept';
     return host.open({
       choice,
@@ -77,7 +78,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
       request,
       waitedMs: host.clock.steadyNow() - admittedAt,
       continues,
-      offloads: parsed.streaming && kept && !continues && reservation?.concurrent !== true,
+      offloads: parsed.streaming && kept && !continues && reservation?.concurrent !== true && watch?.untilEnd !== true,
     });
   }
 
@@ -127,7 +128,8 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
 
   refusal(failure: AttemptError | undefined): ApiError {
     const { host, route, parsed } = this.#context;
-    if (failure === undefined && route.isStale?.() === true) return sealStaleError();
+    const stale = failure === undefined ? route.stale?.() : undefined;
+    if (stale !== undefined) return stale;
     return bodyFailure(parsed) ?? host.refusal(route, failure);
   }
 }

@@ -73,7 +73,7 @@ export function sealedRoute(route: Route, model: string, { envelopes }: SealReci
     resumes: false,
     only: ({ sealKid }) => listed(sealKid),
     onlyScope: [...envelopes.keys()].sort().join(' '),
-    isStale,
+    stale: () => (isStale() ? sealStaleError() : undefined),
     mayWait: (error) => error.code !== 'seal_stale' && (route.mayWait?.(error) ?? true),
   };
 }

@@ -48,6 +48,7 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
   context.parsed.release();
   const headers = headersFor(response, context);
   record.responseStarted(status, choice);
+  context.watch?.begin({ status, ...watchedNode(response) }, chunks[0]);
   if (status < 400 && whole === undefined && !response.complete && !NO_BODY.has(status)) {
     const first = chunks.length === 1 ? chunks[0] : undefined;
     if (offload === undefined || first === undefined || !(response instanceof UpstreamResponse)) {
@@ -62,8 +63,14 @@ export function respond<C>(response: NodeResponse, context: RequestContext<C>): 
     return { status, headers, body: (sink) => pump(response, sink, context) };
   }
   record.responseEnded();
+  for (const chunk of chunks) context.watch?.pass(chunk);
+  context.watch?.end();
   if (whole !== undefined) return { status, headers, body: whole, length: answer.length };
   return { status, headers, body: NO_BODY.has(status) ? null : concat(chunks) };
+}
+
+function watchedNode({ answer, choice }: NodeResponse) {
+  return { session: choice.node.session, model: choice.model, isStream: isEventStream(answer.head) };
 }
 
 function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Record<string, string> {
@@ -89,20 +96,23 @@ function headersFor<C>(response: NodeResponse, context: RequestContext<C>): Reco
  * error and no terminal event. If any other response breaks, it is aborted.
  */
 async function pump<C>(response: NodeResponse, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
-  const { record, reservation, inBand } = context;
+  const { record, reservation, inBand, watch } = context;
   try {
     const { chunks } = response;
     for (let held = chunks.shift(); held !== undefined; held = chunks.shift()) {
       inBand.pass(held);
+      watch?.pass(held);
       const written = sink.write(held);
       if (written !== undefined) await written;
     }
     for (let chunk = await response.read(); chunk !== undefined; chunk = await response.read()) {
       inBand.pass(chunk);
+      watch?.pass(chunk);
       const written = sink.write(chunk);
       if (written !== undefined) await written;
     }
     record.responseEnded();
+    watch?.end();
     reservation?.release(endOf(context, true)); // Before the end, so that the client's next request does not overtake the release.
     await sink.end();
   } catch (error) {
@@ -201,8 +211,10 @@ async function pumpLate<C>(
     record.refusedLate(apiError, error);
     return finish(sink, inBand.error(apiError));
   }
+  const { status } = response.answer;
+  context.watch?.begin({ status, ...watchedNode(response) }, response.chunks[0]);
   record.responseStarted(200, response.choice); // The status is 200, because that was already sent.
-  if (isEventStream(response.answer.head) && response.answer.status < 400) {
+  if (isEventStream(response.answer.head) && status < 400) {
     if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }

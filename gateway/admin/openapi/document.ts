@@ -1,7 +1,7 @@
 /** `/openapi.json` and `/docs`. Both are generated from the tables that define the routes, so they always match. */
 import { Hono } from 'hono';
 import { ApiError, ERROR_KINDS } from '../../../shared/openai/api-errors.ts';
-import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
+import { ENDPOINTS, STORED_RESPONSE_ENDPOINTS } from '../../../shared/openai/endpoints.ts';
 import { BATCH_ROUTES } from '../../batch/batch-openapi.ts';
 import type { Env } from '../../env.ts';
 import { FACTORY_ROUTES } from '../../factory/factory-openapi.ts';
@@ -110,7 +110,32 @@ function modelOperations(): Operation[] {
     const summary = `Same API as OpenAI, Anthropic or vLLM. The gateway sends the request to a node that serves the model.`;
     return { method: 'post', path, tag: 'models', summary, needs: 'scope inference', operation };
   });
-  return [...asked, ...readOperations()];
+  return [...asked, ...storedResponseOperations(), ...readOperations()];
+}
+
+function storedResponseOperations(): Operation[] {
+  const summaries = { GET: 'Retrieve a stored response.', POST: 'Cancel a response.', DELETE: 'Delete a response.' };
+  const query = [
+    { name: 'stream', in: 'query', description: '"true": as a stream.', schema: { type: 'string' } },
+    { name: 'starting_after', in: 'query', description: 'Number of an event.', schema: { type: 'string' } },
+  ];
+  return STORED_RESPONSE_ENDPOINTS.map(({ method, path, streams }) => ({
+    method: method.toLowerCase(),
+    path,
+    tag: 'models',
+    summary: `${summaries[method]} The node that generated it answers; 404 if that node has left.`,
+    needs: 'scope inference',
+    operation: {
+      parameters: [...pathParameters(path), ...(streams ? query : [])],
+      responses: {
+        '200': {
+          description: 'Response of the engine.',
+          content: { [JSON_TYPE]: {}, ...(streams && { 'text/event-stream': {} }) },
+        },
+        default: ERROR,
+      },
+    },
+  }));
 }
 
 function exampleOf(path: string): object {

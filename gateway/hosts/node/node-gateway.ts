@@ -17,6 +17,7 @@ import { FileSweepObject } from '../../files/sweep-object.ts';
 import { POLICY_FAULTS } from '../../observe/metric-families.ts';
 import { MetricsReporter } from '../../observe/metrics-reporter.ts';
 import { ObserveObject } from '../../observe/observe-object.ts';
+import { StoredResponsesObject } from '../../openai/stored-responses.ts';
 import type { ObjectClass } from '../../platform/gateway-object.ts';
 import { enableTurnClock } from '../../platform/wait-clock.ts';
 import { QueueObject } from '../../queue/queue-object.ts';
@@ -91,6 +92,7 @@ const CLASSES = {
   REGISTRY: RegistryObject,
   LIMITS: LimitsObject,
   USAGE: UsageObject,
+  RESPONSES: StoredResponsesObject,
   QUEUE: QueueObject,
   OBSERVE: ObserveObject,
   BATCH: BatchObject,
@@ -177,6 +179,7 @@ export class NodeGateway {
       REGISTRY: own.registry,
       LIMITS: following?.limits(own.limits) ?? own.limits,
       USAGE: cluster === undefined ? reports.hours(following?.usage(own.usage) ?? own.usage) : own.usage,
+      RESPONSES: shared.namespace<StoredResponsesObject>('RESPONSES'),
       QUEUE: shared.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: shared.namespace<BatchObject>('BATCH'),

@@ -218,11 +218,3 @@ it('the SDK takes the other address of a name whose first is dead, without a try
 });
 
 type Looked = (error: null, address: string | dns.LookupAddress[], family?: number) => void;
-
-it('through the gateway it is told that responses are not stored, whichever way it asks for one', async () => {
-  const { responses } = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 });
-  for (const asked of [responses.retrieve('resp_1'), responses.cancel('resp_1'), responses.delete('resp_1')]) {
-    await expect(asked).rejects.toBeInstanceOf(OpenAI.NotFoundError);
-    await expect(asked).rejects.toThrow('Responses are not stored here');
-  }
-});

@@ -10,6 +10,7 @@ const NAMESPACES = [
   'REGISTRY',
   'RELAY',
   'LIMITS',
+  'RESPONSES',
   'USAGE',
   'QUEUE',
   'OBSERVE',

@@ -44,6 +44,14 @@ describe('the table of endpoints', () => {
     }
   });
 
+  it('finds the endpoints of a stored response, which are not among those that clients list', () => {
+    const ids = (['GET', 'DELETE', 'POST'] as const).map((method) => findEndpoint(method, '/v1/responses/resp_1'));
+    expect(ids).toMatchObject([{ id: 16 }, { id: 18 }, { methodNotAllowed: ['GET', 'DELETE'] }]);
+    expect(findEndpoint('POST', '/v1/responses/resp_1/cancel')).toMatchObject({ id: 17 });
+    expect(endpointById(19)).toMatchObject({ path: '/v1/responses/{id}', usage: 'responses' });
+    expect(ENDPOINTS.every(({ body }) => body !== 'none')).toBe(true);
+  });
+
   it('tells the allowed methods where the path is right and the method wrong', () => {
     expect(findEndpoint('GET', '/v1/chat/completions')).toEqual({ methodNotAllowed: ['POST'] });
     for (const path of ['/v1/models', '/v1/models/a/b', '/v1/models/a\nb'])

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { AttemptError } from '../../../shared/attempts/attempt-error.ts';
 import { dispatchQueued, queueScope } from '../../../shared/proxy/dispatch-queued.ts';
 import type { AttemptContext, QueueRequest } from '../../../shared/proxy/proxy-host.ts';
+import { sealStaleError } from '../../../shared/proxy/sealed-requests.ts';
 import { entry } from '../routing/support.ts';
 import { contextOf, FakeHost } from './fake-host.ts';
 
@@ -165,7 +166,7 @@ test('nothing is asked for a client that has left', async () => {
 test('where no node is there the host says why; of a sealed request whose nodes are gone, that it has to be sealed anew', async () => {
   const host = new Watched();
   await expect(dispatchQueued(await contextOf(host))).rejects.toMatchObject({ code: 'no_capacity' });
-  const route = { isStale: () => true };
+  const route = { stale: sealStaleError };
   await expect(dispatchQueued(await contextOf(host, { route }))).rejects.toMatchObject({ code: 'seal_stale' });
 });
 

@@ -13,6 +13,8 @@ export const behaviourSchema = z.object({
   delayMs: z.number().min(0).max(3_600_000).optional(),
   /** A path on the engine's machine: the answer waits until the file exists. */
   gate: z.string().max(512).optional(),
+  /** Retrievals that a response in the background answers with `queued` before it is complete. */
+  polls: z.number().int().min(0).optional(),
   /** Sends the head of a stream before the prefill, as vLLM and SGLang do. */
   earlyHead: z.boolean().optional(),
   /** Answers with this status and an error body instead. */

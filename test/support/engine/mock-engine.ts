@@ -13,6 +13,7 @@ import { type EngineRequest, RequestLog } from './record.ts';
 import { countMessageTokens, messages, responses } from './responses.ts';
 import { send } from './sender.ts';
 import { Slots } from './slots.ts';
+import { StoredResponses } from './stored-responses.ts';
 import { detokenize, tokenize, tokensAlready } from './tokens.ts';
 import { countTokens } from './words.ts';
 
@@ -86,6 +87,7 @@ export class MockEngine {
   readonly #slots: Slots;
   readonly #freeze = new Freeze();
   readonly #journal: Journal | undefined;
+  readonly #responses = new StoredResponses();
   readonly management: Management;
   readonly transfer: KvTransfer | undefined;
   models: string[];
@@ -220,6 +222,8 @@ export class MockEngine {
     const { searchParams: query } = new URL(request.url, 'http://engine');
     const managed = await this.management.answer({ method: request.method, path, query, body, behaviour });
     if (managed !== undefined) return managed;
+    const stored = this.#responses.answer(request.method, path, query);
+    if (stored !== undefined) return stored;
     const endpoint = ENDPOINTS[(this.#options.form === 'sglang' ? SGLANG[path] : undefined) ?? path];
     if (endpoint === undefined) return NO_PATH;
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
@@ -233,7 +237,7 @@ export class MockEngine {
     const ask = askOf(body, model, request, behaviour);
     const { promptRate } = this.#options;
     if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;
-    if (this.transfer === undefined) return endpoint(ask);
+    if (this.transfer === undefined) return endpoint === responses ? this.#responses.create(ask) : endpoint(ask);
     if (this.transfer.role === 'decode') {
       const lost = await this.transfer.receive(body);
       return lost === undefined ? endpoint(ask) : refuse(500, 'InternalServerError', lost);

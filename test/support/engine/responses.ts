@@ -2,7 +2,9 @@
 import { type Answer, type Ask, json, missing, type SseEvent } from './answer.ts';
 import { countTokens, text, token } from './words.ts';
 
-function responseBody(ask: Ask, status: 'in_progress' | 'completed', output: string | undefined) {
+type Status = 'queued' | 'in_progress' | 'completed' | 'cancelled';
+
+export function responseBody(ask: Ask, status: Status, output: string | undefined) {
   const input = countTokens(ask.body.input);
   const cut = status === 'completed' && ask.finish === 'length';
   const item = {
@@ -48,7 +50,7 @@ export function responses(ask: Ask): Answer {
   return json(responseBody(ask, 'completed', text(ask.tokens)), ask.tokens);
 }
 
-function* responseEvents(ask: Ask): Iterable<SseEvent> {
+export function* responseEvents(ask: Ask): Iterable<SseEvent> {
   let sequence_number = 0;
   const event = (type: string, rest: object, isToken = false): SseEvent => ({
     event: type,
