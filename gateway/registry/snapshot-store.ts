@@ -6,7 +6,7 @@ import { type Change, ChangeLog, changesAfter } from './change-log.ts';
 import type { ListedIssuer } from './listed-issuers.ts';
 
 /**
- * Maximum changed entries, and maximum changed live states, of a delta that is not whole. Reading and applying so many
+ * Maximum changed entries, and maximum changed live states, of a delta that is not whole. Reading and applying them
  * takes much less than a millisecond, during which tokens of open streams wait.
  */
 const DELTA_MAX = 512;
