@@ -83,6 +83,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'sealed/sealed-python': 'the Python client; sealed-sdk has the other one',
     'gateway-cli': 'eighty processes of the command line',
   }),
+  ...rooms('up', { share: 'a gateway, an agent and three commands' }),
 };
 
 /** Files of the other parts that the short form has, and what they prove. */

@@ -8,13 +8,14 @@ import { type ClientHttp2Session, constants, connect as http2Connect } from 'nod
 import { createServer, type Server } from 'node:net';
 import { hostname } from 'node:os';
 import { Duplex, type Readable, type Writable } from 'node:stream';
+import { isPrivateAddress } from '../../node/private-address.ts';
 import { writePrivateFile } from '../../node/private-file.ts';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import { gatewayUrl } from '../config/gateways-config.ts';
 import { readSecretFile } from '../config/secret-file.ts';
-import { addressToward, isPrivateAddress } from '../host/address-toward.ts';
+import { addressToward } from '../host/address-toward.ts';
 import { withPort } from '../mesh/host-addresses.ts';
 import { ProxyRelay } from '../mesh/proxy-relay/proxy-relay.ts';
 import type { CommandContext } from './command-context.ts';

@@ -23,6 +23,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import { DOWN_COMMAND } from '../../up/cli/down-command.ts';
 import { LOGS_COMMAND } from '../../up/cli/logs-command.ts';
 import { LS_COMMAND } from '../../up/cli/ls-command.ts';
+import { SHARE_COMMAND } from '../../up/cli/share-command.ts';
 import { UP_COMMAND } from '../../up/cli/up-command.ts';
 import { UpError } from '../../up/up-error.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
@@ -223,6 +224,7 @@ export const OTELA_PROGRAM: Program<Output> = {
     up: UP_COMMAND,
     ls: LS_COMMAND,
     logs: LOGS_COMMAND,
+    share: SHARE_COMMAND,
     down: DOWN_COMMAND,
     login: LOGIN,
     models: MODELS,

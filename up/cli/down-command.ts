@@ -64,8 +64,9 @@ async function downCommand(args: readonly string[], out: Output): Promise<number
   return EXIT_DONE;
 }
 
-/** The run is forgotten last: if a step fails, the next `otela down` tries again. */
-async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge: boolean): Promise<void> {
+/**
+ * Cancels the jobs of a run, ends the process that serves it, and removes its files. The run is forgotten last: if a step fails, the next `otela down` tries again. */
+export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge: boolean): Promise<void> {
   const ssh = await Ssh.connect(run.host);
   const launcher = launcherOn(ssh.runner);
   const alive = await aliveJobs(launcher, run);

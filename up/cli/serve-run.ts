@@ -1,7 +1,7 @@
 /** The steps of `otela up`, in order. */
 
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Launcher } from '../../factory/launchers/launcher.ts';
+import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { ProgressLine } from '../../packaging/install/progress-line.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -9,19 +9,22 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { LocalGateway } from '../gateway/local-gateway.ts';
 import { agentFile } from '../install/agent-file.ts';
 import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
+import { ColdModel } from '../job/cold-model.ts';
 import { firstToken } from '../job/first-token.ts';
-import { launcherOn, planJob, runDirectory, runJobName, submitFailure } from '../job/job-plan.ts';
-import { type JobStatus, parseStatus, statusScript, statusText } from '../job/job-status.ts';
+import { successorMinutes } from '../job/job-chain.ts';
+import { runDirectory } from '../job/job-plan.ts';
+import { statusText } from '../job/job-status.ts';
+import { JobWatch } from '../job/job-watch.ts';
+import { RunJobs } from '../job/run-jobs.ts';
 import { checkScript } from '../site/check-script.ts';
-import { choosePool } from '../site/choose-pool.ts';
 import { type LoginNode, parseSite } from '../site/site.ts';
 import { Ssh } from '../ssh/openssh.ts';
 import { shellQuoted } from '../ssh/shell-words.ts';
-import type { Run, Runs } from '../state/runs.ts';
+import { runCluster, type StoredRun } from '../state/runs.ts';
 import { openRelay, type RelaySession } from '../tunnel/relay-session.ts';
 import { TUNNEL_URL, type TunnelIdentity } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
-import { readyText } from './ready-text.ts';
+import { accessJson, coldText, readyText } from './ready-text.ts';
 import type { UpWish } from './up-flags.ts';
 
 /** Intervals between two questions to Slurm. A login node is shared, so a long wait asks rarely. */
@@ -35,11 +38,10 @@ const AGAIN_MS = 2_000;
 const AGAIN_MAX_MS = 60_000;
 /** Interval of the look at gateway and connection while the model serves. */
 const TICK_MS = 2_000;
-const LOG_LINES = 15;
 
 interface RunServices {
+  run: StoredRun;
   wish: UpWish;
-  runs: Runs;
   gateway: LocalGateway;
   identity: TunnelIdentity;
   out: Output;
@@ -51,17 +53,21 @@ export class RunServer {
   readonly #services: RunServices;
   readonly #line = new ProgressLine();
   #shown = '';
-  #run: Run;
   #ssh: Ssh | undefined;
   #relay: RelaySession | undefined;
   /** Why the connection ended; undefined while it is up. */
   #lost: UpError | undefined;
   /** Digest of the installed agent. */
   #digest = '';
+  /** True if this command submitted jobs, and did not find one. */
+  #hasSubmitted = false;
 
-  constructor(run: Run, services: RunServices) {
-    this.#run = run;
+  constructor(services: RunServices) {
     this.#services = services;
+  }
+
+  get hasSubmitted(): boolean {
+    return this.#hasSubmitted;
   }
 
   /** Serves until the signal, or until the job has ended. @throws UpError */
@@ -76,21 +82,61 @@ export class RunServer {
       this.#step('starting the gateway on this machine');
       await gateway.ensure();
       await this.#install(ssh, site);
-      const launcher = launcherOn(ssh.runner, site.pools);
-      await this.#startJob(ssh, site, launcher);
-      const model = await this.#waitUntilServed(ssh, launcher);
-      this.#step('asking for the first token');
-      const key = await gateway.apiKey();
-      const first = await firstToken(gateway.url, key, model);
-      this.#step('');
-      out.print(readyText({ url: gateway.url, key, model, first, seconds: (performance.now() - from) / 1_000 }));
-      await this.#keep();
+      const { run } = this.#services;
+      const jobs = new RunJobs({ run, site, wish, digest: this.#digest, ssh });
+      await this.#startJob(ssh, jobs);
+      await (wish.idleMs === undefined ? this.#serveNow(jobs, from) : this.#serveCold(jobs, wish.idleMs));
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
       this.#line.end();
       this.#relay?.close();
       await this.#ssh?.close();
+    }
+  }
+
+  /** Waits for the first token, and then serves. @param from when the command began */
+  async #serveNow(jobs: RunJobs, from: number): Promise<void> {
+    const { gateway, out, run, wish } = this.#services;
+    const submitted = performance.now();
+    const model = await this.#waitUntilServed(jobs);
+    const readyMs = performance.now() - submitted;
+    this.#step('asking for the first token');
+    const key = await gateway.apiKey();
+    const first = await firstToken(gateway.url, key, model);
+    this.#step('');
+    const access = { url: gateway.url, key, model };
+    const seconds = (performance.now() - from) / 1_000;
+    out.print(wish.json ? accessJson(access) : readyText({ ...access, first, seconds }));
+    const { keepMs } = wish;
+    const keep =
+      keepMs === undefined
+        ? undefined
+        : { untilMs: Date.now() + keepMs, timeMs: timeLimitMs(jobs.chosen.time) ?? keepMs };
+    const tell = out.complain;
+    await this.#keep(jobs, new JobWatch({ run, jobs, gateway, keep, readyMs, tell, now: Date.now }));
+  }
+
+  /** Serves without a job until a request waits. */
+  async #serveCold(jobs: RunJobs, idleMs: number): Promise<void> {
+    const { gateway, out, run, wish } = this.#services;
+    const cold = new ColdModel({
+      gateway: gateway.url,
+      tokenFile: await gateway.factoryTokenFile(),
+      factory: runCluster(run.value),
+      model: wish.model,
+      gpus: wish.pool.gpus,
+      refused: out.complain,
+    });
+    cold.open();
+    try {
+      this.#step('');
+      const access = { url: gateway.url, key: await gateway.apiKey(), model: wish.model };
+      out.print(wish.json ? accessJson(access) : coldText(access));
+      const tell = out.complain;
+      await this.#keep(jobs, new JobWatch({ run, jobs, gateway, cold: { model: cold, idleMs }, tell, now: Date.now }));
+    } finally {
+      await cold.close();
     }
   }
 
@@ -116,47 +162,48 @@ export class RunServer {
   }
 
   /** Finds the run's job, or submits it. */
-  async #startJob(ssh: Ssh, site: LoginNode, launcher: Launcher): Promise<void> {
+  async #startJob(ssh: Ssh, jobs: RunJobs): Promise<void> {
+    const { run, wish } = this.#services;
     this.#step('looking for the job');
-    const listed = await launcher.list(runJobName(this.#run));
-    const alive = listed.find(({ state }) => state !== 'ended');
-    if (alive !== undefined && this.#run.toward !== undefined) {
-      this.#run = this.#services.runs.save({ ...this.#run, job: alive.id });
+    const alive = (await jobs.list()).filter(({ state }) => state !== 'ended');
+    // The newest that runs; its successors wait.
+    const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
+    if (current !== undefined && run.value.toward !== undefined) {
+      run.update({ job: current.id });
       await this.#openRelay(ssh);
       return;
     }
-    const { wish, runs } = this.#services;
-    const { pool, time } = choosePool(site, wish.pool);
+    const { pool, time } = jobs.choose();
     await this.#writeSecrets(ssh);
+    this.#hasSubmitted = true;
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.
-    this.#run = runs.save({ ...this.#run, toward: pool.address, partition: pool.partition });
+    run.update({ toward: pool.address, partition: pool.partition });
     await this.#openRelay(ssh);
+    if (wish.idleMs !== undefined) return;
     this.#step('submitting the job');
-    const submission = planJob({ run: this.#run, site, pool, time, wish: wish.engine, digest: this.#digest });
-    const [job] = await launcher.submit(submission).catch((error: unknown) => {
-      throw submitFailure(error, site, wish.engine.account);
-    });
-    if (job !== undefined) this.#run = runs.save({ ...this.#run, job });
+    const job = await jobs.submit();
+    run.update({ job });
+    if (wish.keepMs !== undefined) await jobs.submit({ job, minutes: successorMinutes(timeLimitMs(time) ?? 0) });
   }
 
   /** Writes the join token and the certificate where only this user can read them. They travel as input of ssh. */
   async #writeSecrets(ssh: Ssh): Promise<void> {
-    const { gateway, identity, runs } = this.#services;
-    if (this.#run.token !== undefined) await gateway.revokeJoinToken(this.#run.token).catch(() => undefined);
-    const { id, token } = await gateway.createJoinToken(`up-${this.#run.id}`);
-    this.#run = runs.save({ ...this.#run, token: id });
-    const at = `"$HOME"/${runDirectory(this.#run)}`;
+    const { gateway, identity, run } = this.#services;
+    if (run.value.token !== undefined) await gateway.revokeJoinToken(run.value.token).catch(() => undefined);
+    const { id, token } = await gateway.createJoinToken(runCluster(run.value));
+    run.update({ token: id });
+    const at = `"$HOME"/${runDirectory(run.value)}`;
     const script = `set -e; umask 077; mkdir -p ${at}; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
     await ssh.output(script, `${token}\n${identity.certificate}`);
   }
 
   async #openRelay(ssh: Ssh): Promise<void> {
-    const { identity, gateway, wish } = this.#services;
+    const { identity, gateway, wish, run } = this.#services;
     this.#step(`connecting the gateway to ${wish.host}`);
-    const at = `"$HOME"/${runDirectory(this.#run)}`;
+    const at = `"$HOME"/${runDirectory(run.value)}`;
     const where =
       wish.relayAddress === undefined
-        ? `--toward ${shellQuoted(this.#run.toward ?? 'localhost')}`
+        ? `--toward ${shellQuoted(run.value.toward ?? 'localhost')}`
         : `--address ${shellQuoted(wish.relayAddress)}`;
     const files = `--token-file ${at}/token --pid-file ${at}/relay.pid --address-file ${at}/relay`;
     const command = `umask 077; exec "$HOME"/${agentPath(this.#digest)} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
@@ -171,26 +218,25 @@ export class RunServer {
   }
 
   /** Resolves with the name of a model that the job's node serves. @throws UpError if the job ends */
-  async #waitUntilServed(ssh: Ssh, launcher: Launcher): Promise<string> {
-    const { gateway, signal, wish } = this.#services;
-    const { job = '', partition = '' } = this.#run;
+  async #waitUntilServed(jobs: RunJobs): Promise<string> {
+    const { gateway, signal, wish, run } = this.#services;
+    const { job = '' } = run.value;
     const from = performance.now();
     let hinted = false;
     for (;;) {
       signal.throwIfAborted();
-      const node = (await gateway.nodes().catch(() => [])).find(
-        ({ job: of, state }) => of?.id === job && state === 'SERVING',
-      );
+      const nodes = await gateway.nodes(runCluster(run.value)).catch(() => []);
+      const node = nodes.find(({ job: of, state }) => of?.id === job && state === 'SERVING');
       const ready = node?.models.filter(({ state }) => state === 'ready') ?? [];
       const found = ready.find(({ id }) => id === wish.model) ?? ready[0];
       if (found !== undefined) return found.id;
-      const status = parseStatus(job, await ssh.output(statusScript(job, partition)));
-      if (status.kind === 'ended') throw await this.#jobEnded(ssh, job, status);
+      const status = await jobs.status(job);
+      if (status.kind === 'ended') throw await this.#endedEarly(jobs, job, status.state);
       this.#step(statusText(job, status, new Date()));
       const waitedMs = performance.now() - from;
       if (status.kind === 'pending' && !hinted && waitedMs > HINT_AFTER_MS) {
         hinted = true;
-        await this.#hintOtherPartitions(launcher, partition);
+        await this.#hintOtherPartitions(jobs);
       }
       await delay(waitedMs > LATER_AFTER_MS && status.kind === 'pending' ? ASK_LATER_MS : ASK_MS, undefined, {
         signal,
@@ -198,66 +244,46 @@ export class RunServer {
     }
   }
 
-  async #hintOtherPartitions(launcher: Launcher, partition: string): Promise<void> {
+  async #endedEarly(jobs: RunJobs, job: string, state: string): Promise<UpError> {
+    const failure = await jobs.failure(job, state);
+    // The successors of `--keep` would fail, too.
+    const left = (await jobs.list()).flatMap(({ id, state: of }) => (of === 'pending' ? [id] : []));
+    await jobs.cancel(left);
+    return failure;
+  }
+
+  async #hintOtherPartitions(jobs: RunJobs): Promise<void> {
     const { wish, out } = this.#services;
-    const capacity = (await launcher.capacity().catch(() => undefined)) ?? [];
-    const others = capacity.filter(({ pool, idle }) => pool !== partition && idle >= wish.pool.gpus);
-    if (others.length === 0) return;
+    const names = await jobs.idleElsewhere(wish.pool.gpus);
+    if (names === '') return;
     this.#step('');
-    const names = others.map(({ pool, idle }) => `${pool} (${idle} idle GPUs)`).join(', ');
     out.complain(
       `The job waits, but other partitions have idle GPUs: ${names}. To use one: otela down ${wish.model}, then otela up with --partition.`,
     );
   }
 
-  async #jobEnded(ssh: Ssh, job: string, { state }: JobStatus & { kind: 'ended' }): Promise<UpError> {
-    const file = `"$HOME"/${runDirectory(this.#run)}/${job}.log`;
-    const tail = (await ssh.output(`tail -n ${LOG_LINES} ${file} 2>/dev/null || true`).catch(() => '')).trim();
-    const happened = `The job ${job} ended before the model answered (${state}).${tail === '' ? '' : ` Its last lines:\n${tail}`}`;
-    if (state.startsWith('OUT_OF_ME') || /out of memory/i.test(tail))
-      return new UpError(
-        happened,
-        'The model needs more memory: give --gpus 2, or --engine-argument=--max-model-len=8192.',
-      );
-    return new UpError(happened, 'Correct what the lines say, then run otela up again. otela logs shows all lines.');
-  }
-
   /** Keeps the connection until the signal or the job's end. The job continues while the connection is lost. */
-  async #keep(): Promise<void> {
+  async #keep(jobs: RunJobs, watch: JobWatch): Promise<void> {
     const { signal, out, gateway } = this.#services;
     for (let pauseMs = AGAIN_MS; ; ) {
       await delay(TICK_MS, undefined, { signal });
       if (this.#lost === undefined) {
         await gateway.ensure();
-        await this.#checkJob();
+        await watch.look();
         continue;
       }
       out.complain(`The connection is lost; the job continues. ${this.#lost.message}`);
       await delay(pauseMs, undefined, { signal });
-      pauseMs = (await this.#connectAgain()) ? AGAIN_MS : Math.min(2 * pauseMs, AGAIN_MAX_MS);
+      pauseMs = (await this.#connectAgain(jobs)) ? AGAIN_MS : Math.min(2 * pauseMs, AGAIN_MAX_MS);
     }
   }
 
-  /** Asks Slurm about the job only if its node has left the gateway. @throws UpError if the job has ended */
-  async #checkJob(): Promise<void> {
-    const { job = '', partition = '' } = this.#run;
-    const nodes = await this.#services.gateway.nodes().catch(() => undefined);
-    const isServing = nodes?.some(({ job: of, state }) => of?.id === job && state === 'SERVING');
-    if (isServing !== false || this.#ssh === undefined) return;
-    const out = await this.#ssh.output(statusScript(job, partition)).catch(() => '');
-    if (out === '') return;
-    const status = parseStatus(job, out);
-    if (status.kind === 'ended')
-      throw new UpError(
-        `${statusText(job, status, new Date())}.`,
-        'The same command starts the next one. A longer time limit is --time.',
-      );
-  }
-
-  async #connectAgain(): Promise<boolean> {
+  async #connectAgain(jobs: RunJobs): Promise<boolean> {
     const { wish, out } = this.#services;
     try {
-      await this.#openRelay(await this.#connect());
+      const ssh = await this.#connect();
+      jobs.connectedAgain(ssh);
+      await this.#openRelay(ssh);
       this.#step('');
       out.complain(`connected to ${wish.host} again`);
       return true;

@@ -2,13 +2,16 @@
 
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import { LocalGateway } from '../gateway/local-gateway.ts';
-import { isLocked, type RunLock, takeRunLock } from '../state/run-lock.ts';
-import { RUNS_MAX, type Run, Runs } from '../state/runs.ts';
+import { isLocked, takeRunLock } from '../state/run-lock.ts';
+import { RUNS_MAX, type Run, Runs, StoredRun } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
 import { tunnelIdentity } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
+import { endRun } from './down-command.ts';
+import { accessJson } from './ready-text.ts';
 import { RunServer } from './serve-run.ts';
 import { UP_FLAGS, upWish } from './up-flags.ts';
 
@@ -20,6 +23,7 @@ Connects with your own ssh, installs one file below ~/.otela of the host, starts
 URL and the API key as soon as the model answers. The job continues if this command ends; the same command comes back to it.
   otela up Qwen/Qwen3-8B --host me@login.example.org
   otela up Qwen/Qwen3-8B --host cluster --setup 'module load vllm' --account ml --time 08:00:00
+  otela up Qwen/Qwen3-8B --host cluster --keep 3d
   otela up my-model --host cluster -- llama-server -m model.gguf --port {{port}}`,
   flags: UP_FLAGS,
   run: upCommand,
@@ -37,17 +41,38 @@ async function upCommand(args: readonly string[], out: Output): Promise<number> 
     out.complain(
       `${wish.model} on ${wish.host} is already up in another process of this machine. otela ls shows its URL.`,
     );
+    const url = wish.json ? await gateway.runningUrl() : undefined;
+    if (url !== undefined) out.print(accessJson({ url, key: await gateway.apiKey(), model: wish.model }));
     return EXIT_DONE;
   }
   const end = () => ends.abort();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end);
+  const server = new RunServer({
+    run: new StoredRun(runs, run),
+    wish,
+    gateway,
+    identity: tunnelIdentity(state),
+    out,
+    signal: ends.signal,
+  });
   try {
-    const identity = tunnelIdentity(state);
-    await new RunServer(run, { wish, runs, gateway, identity, out, signal: ends.signal }).serve();
+    await server.serve();
     return EXIT_DONE;
   } finally {
-    await leave(lock, runs, gateway, out);
+    lock.release();
+    if (wish.endsJob && server.hasSubmitted) await endJob(runs, run.id, gateway, out);
+    await leave(runs, gateway, out);
   }
+}
+
+/** Ends the run's job, unless `otela down` has done it. */
+async function endJob(runs: Runs, id: string, gateway: LocalGateway, out: Output): Promise<void> {
+  const run = runs.list().find((one) => one.id === id);
+  if (run === undefined) return;
+  out.complain(`ending the job ${run.job}`);
+  await endRun(run, runs, gateway, false).catch((error: unknown) =>
+    out.complain(`The job may continue: ${errorText(error)} otela down ends it.`),
+  );
 }
 
 /** @throws UpError if there are too many */
@@ -58,8 +83,7 @@ function newRun(runs: Runs, { host, model }: { host: string; model: string }): R
 }
 
 /** The last run that ends also ends the gateway. */
-async function leave(lock: RunLock, runs: Runs, gateway: LocalGateway, out: Output): Promise<void> {
-  lock.release();
+async function leave(runs: Runs, gateway: LocalGateway, out: Output): Promise<void> {
   const others = await Promise.all(runs.list().map((run) => isLocked(runs.socketOf(run))));
   if (others.includes(true)) return;
   inBackground('the gateway', gateway.stop(), out.complain);

@@ -1,8 +1,12 @@
 /** Flags of `otela up`. */
 import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
+import { durationMs } from '../../shared/text/duration.ts';
 import type { EngineWish } from '../job/job-plan.ts';
 import type { PoolWish } from '../site/choose-pool.ts';
 import { sshHost } from '../ssh/openssh.ts';
+
+/** Maximum of --keep and --idle. */
+const KEEP_MAX_MS = 30 * 86_400_000;
 
 export const HOST_FLAG = {
   host: { value: 'HOST', help: 'the login node, as after ssh: me@login.example.org' },
@@ -15,6 +19,13 @@ export const UP_FLAGS = {
   gpu: { value: 'KIND', help: 'kind of GPU: a100, h100, …' },
   gpus: { value: 'N', default: '1', help: 'number of GPUs' },
   time: { value: 'TIME', help: 'time limit of the job: 04:00:00', otherwise: '4 hours, or the limit of the partition' },
+  keep: {
+    value: 'DURATION',
+    help: 'start the next job before the time limit of each, without a gap, for this long: 3d',
+    otherwise: 'one job',
+  },
+  cold: { help: 'start the job when a request comes, and end it when none comes' },
+  idle: { value: 'DURATION', default: '10m', help: 'with --cold: end the job after this time without a request' },
   engine: {
     value: 'NAME',
     takes: ['vllm', 'sglang', 'lmdeploy'],
@@ -39,6 +50,8 @@ export const UP_FLAGS = {
     help: 'address of the login node in the network of the compute nodes',
     otherwise: 'found by its routes',
   },
+  rm: { help: 'end the job that this command submitted when the command ends' },
+  json: { help: 'print one line of JSON when the model answers: url, api_key, model' },
   agent: { value: 'FILE', takes: 'file', help: 'single-file agent of a release', otherwise: 'made here' },
 } as const satisfies Flags;
 
@@ -47,8 +60,15 @@ export interface UpWish {
   host: string;
   pool: PoolWish;
   engine: EngineWish;
+  /** For how long jobs follow each other; undefined: one job. */
+  keepMs: number | undefined;
+  /** A job ends after this time without a request, and a request starts the next one; undefined: jobs stay. */
+  idleMs: number | undefined;
   relayAddress: string | undefined;
   agent: string | undefined;
+  /** True if the job ends with this command. */
+  endsJob: boolean;
+  json: boolean;
 }
 
 /** @throws UsageError */
@@ -62,6 +82,7 @@ export function upWish(
     throw new UsageError('a model is missing: otela up Qwen/Qwen3-8B --host me@login.example.org');
   const gpus = Number(values.gpus);
   if (!Number.isInteger(gpus) || gpus < 1 || gpus > 64) throw new UsageError('--gpus must be from 1 to 64');
+  if (values.keep !== undefined && values.cold) throw new UsageError('--keep and --cold exclude each other');
   if (command?.length === 0) throw new UsageError('the command after -- is empty');
   if (command !== undefined && !command.some((word) => word.includes('{{port}}')))
     throw new UsageError('the command after -- must contain {{port}}, the port at which the engine must listen');
@@ -79,7 +100,19 @@ export function upWish(
       setup: values.setup,
       sbatchOptions: values['sbatch-option'],
     },
+    keepMs: values.keep === undefined ? undefined : durationOf('keep', values.keep),
+    idleMs: values.cold ? durationOf('idle', values.idle) : undefined,
     relayAddress: values['relay-address'],
     agent: values.agent,
+    endsJob: values.rm,
+    json: values.json,
   };
+}
+
+/** @throws UsageError */
+function durationOf(flag: string, text: string): number {
+  const ms = durationMs(text);
+  if (ms === undefined || ms <= 0 || ms > KEEP_MAX_MS)
+    throw new UsageError(`--${flag}: "${text}" is not a duration such as 10m or 3d, at most 30d`);
+  return ms;
 }

@@ -23,6 +23,9 @@ const LOG_TAIL_CHARS = 1_000;
 /** The provider of this user's nodes. */
 const PROVIDER = 'me';
 
+/** Requests wait up to an hour for a model that starts. */
+const KEY = { name: 'otela up', start_wait_ms: 3_600_000 };
+
 const fileSchema = z.object({
   port: z.number().int(),
   /** Of the process that serves, or served. */
@@ -31,6 +34,7 @@ const fileSchema = z.object({
 });
 
 interface GatewayNode {
+  session: string;
   state: string;
   models: { id: string; state: string }[];
   job?: { id: string } | undefined;
@@ -38,12 +42,27 @@ interface GatewayNode {
 const nodesSchema = z.object({
   data: z.array(
     z.object({
+      session: z.string(),
       state: z.string(),
       models: z.array(z.object({ id: z.string(), state: z.string() })),
       job: z.object({ id: z.string() }).optional(),
     }),
   ),
 });
+
+const keysSchema = z.object({
+  data: z.array(z.object({ id: z.string(), name: z.string(), revoked_at: z.string().nullable() })),
+});
+
+interface SharedKey {
+  /** Name of the colleague. */
+  name: string;
+  /** Tokens per month; undefined: no limit. */
+  tokens: number | undefined;
+  endsAt: Date;
+}
+
+const sharedName = (name: string): string => `shared with ${name}`;
 
 export class LocalGateway {
   readonly #state: string;
@@ -138,9 +157,33 @@ export class LocalGateway {
   async apiKey(): Promise<string> {
     const known = this.#read();
     if (known?.key !== undefined) return known.key;
-    const { key } = z.object({ key: z.string() }).parse(await this.#client().post('/admin/keys', { name: 'otela up' }));
+    const { key } = z.object({ key: z.string() }).parse(await this.#client().post('/admin/keys', KEY));
     this.#write({ ...known, port: this.#port, key });
     return key;
+  }
+
+  /** The file of a factory token, with which `--cold` asks for the demand; made at the first call. */
+  async factoryTokenFile(): Promise<string> {
+    const file = join(this.#state, 'factory.token');
+    if (existsSync(file)) return file;
+    const created = await this.#client().post('/admin/factory-tokens', { provider: PROVIDER, name: 'otela up' });
+    writePrivateFile(file, `${z.object({ token: z.string() }).parse(created).token}\n`);
+    return file;
+  }
+
+  /** Creates a key for a colleague. */
+  async createSharedKey({ name, tokens, endsAt }: SharedKey): Promise<string> {
+    const limits = tokens === undefined ? {} : { limits: { tokens_per_month: tokens } };
+    const body = { ...KEY, name: sharedName(name), expires_at: endsAt.toISOString(), ...limits };
+    return z.object({ key: z.string() }).parse(await this.#client().post('/admin/keys', body)).key;
+  }
+
+  /** Ends the keys of a colleague. Resolves with their number. */
+  async revokeSharedKeys(name: string): Promise<number> {
+    const { data } = keysSchema.parse(await this.#client().get('/admin/keys?limit=100'));
+    const found = data.filter((key) => key.name === sharedName(name) && key.revoked_at === null);
+    for (const { id } of found) await this.#client().delete(`/admin/keys/${id}`);
+    return found.length;
   }
 
   async createJoinToken(cluster: string): Promise<{ id: string; token: string }> {
@@ -152,8 +195,14 @@ export class LocalGateway {
     await this.#client().delete(`/admin/join-tokens/${id}`);
   }
 
-  async nodes(): Promise<GatewayNode[]> {
-    return nodesSchema.parse(await this.#client().get('/v1/registry/nodes')).data;
+  /** @param cluster as in `createJoinToken` */
+  async nodes(cluster: string): Promise<GatewayNode[]> {
+    return nodesSchema.parse(await this.#client().get(`/v1/registry/nodes?cluster=${cluster}`)).data;
+  }
+
+  /** Lets a node finish its running requests and then end. */
+  async drainNode(session: string): Promise<void> {
+    await this.#client().post(`/admin/nodes/${session}/drain`, {});
   }
 
   /** Ends the gateway, also if another process started it. */

@@ -6,6 +6,7 @@ import type { Launcher, Submission } from '../../factory/launchers/launcher.ts';
 import { jobContext, jobContextId } from '../../factory/recipes/job-context.ts';
 import { scriptBody } from '../../factory/recipes/job-script.ts';
 import { slurm } from '../../node/batch-systems/slurm.ts';
+import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import type { RunCommand } from '../../node/command-runner.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { agentPath } from '../install/install-agent.ts';
@@ -33,6 +34,11 @@ export const runDirectory = ({ id }: Pick<Run, 'id'>): string => `.otela/run/${i
 /** Name of a run's job. */
 export const runJobName = ({ id }: Pick<Run, 'id'>): string => `otela-up-${id}`;
 
+/** Seconds before the end at which the recipe's jobs drain; shorter jobs drain in the last 20th of their time. */
+const DRAIN_S = 120;
+const DRAIN_SHARE = 20;
+const DRAIN_MIN_S = 10;
+
 const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 
 /** @throws UpError if the host has no engine */
@@ -57,6 +63,8 @@ interface JobPlan {
   time: string;
   wish: EngineWish;
   digest: string;
+  /** The job starts `minutes` after the start of another job. */
+  after?: { job: string; minutes: number } | undefined;
 }
 
 /** @throws UpError if a value cannot be a part of a job's script */
@@ -105,7 +113,7 @@ function factoryConfig(plan: JobPlan) {
   return { cluster: { id: 'up', ...cluster }, recipe, pool: chosen, engine };
 }
 
-function clusterOf({ pool, time, wish, digest }: JobPlan, at: string) {
+function clusterOf({ pool, time, wish, digest, after }: JobPlan, at: string) {
   return {
     launcher: 'slurm',
     agent: [`~/${agentPath(digest)}`],
@@ -126,10 +134,20 @@ function clusterOf({ pool, time, wish, digest }: JobPlan, at: string) {
         time,
         ...(pool.gpu === undefined ? {} : { gres: pool.gpu }),
         ...(wish.account === undefined ? {} : { account: wish.account }),
-        options: [...wish.sbatchOptions],
+        options: [
+          ...drainSignal(time),
+          ...(after === undefined ? [] : [`dependency=after:${after.job}+${after.minutes}`]),
+          ...wish.sbatchOptions,
+        ],
       },
     ],
   };
+}
+
+/** A job of a few minutes must not drain two minutes before its end, as the recipe's jobs do. */
+function drainSignal(time: string): string[] {
+  const seconds = Math.floor((timeLimitMs(time) ?? 0) / 1_000 / DRAIN_SHARE);
+  return seconds < DRAIN_S ? [`signal=B:USR1@${Math.max(DRAIN_MIN_S, seconds)}`] : [];
 }
 
 /** Some sites do not name their GPUs. */

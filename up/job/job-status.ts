@@ -1,6 +1,7 @@
 /** The state of a run's job, its place in the queue and its expected start. */
 
 import { shellQuoted } from '../ssh/shell-words.ts';
+import { jobStage } from './run-job-list.ts';
 
 export type JobStatus =
   | { kind: 'pending'; reason: string; position: number; waiting: number; starts: string | undefined }
@@ -11,8 +12,6 @@ export type JobStatus =
 
 /** Ids of jobs: digits, so that they cannot be shell words. */
 const JOB_ID = /^\d{1,12}$/;
-const PENDING = /^(?:PENDING|CONFIGURING|REQUEUE|RESV_DEL_HOLD|SPECIAL_EXIT)/;
-const RUNNING = /^(?:RUNNING|COMPLETING|SIGNALING|STAGE_OUT|RESIZING|SUSPENDED|STOPPED)/;
 /** Jobs that are counted for the position in the queue. */
 const QUEUE_MAX = 10_000;
 
@@ -36,8 +35,9 @@ export function parseStatus(job: string, out: string): JobStatus {
       : { kind: 'unknown', reason: said.slice(0, 200) };
   }
   const [state = '', reason = '', start = '', node = ''] = found.split('|');
-  if (RUNNING.test(state)) return { kind: 'running', node };
-  if (!PENDING.test(state)) return { kind: 'ended', state };
+  const stage = jobStage(state);
+  if (stage === 'running') return { kind: 'running', node };
+  if (stage === 'ended') return { kind: 'ended', state };
   const queue = lines.flatMap((line) => (line.startsWith('waits=') ? [line.slice('waits='.length)] : []));
   const starts = /^\d{4}-\d\d-\d\dT/.test(start) ? start : undefined;
   return { kind: 'pending', reason, position: queue.indexOf(job) + 1, waiting: queue.length, starts };

@@ -16,7 +16,7 @@ export interface PoolWish {
 /** Without --time a job asks for this, or for the partition's limit if that is shorter. */
 const TIME_DEFAULT_MS = 4 * 3_600_000;
 
-interface ChosenPool {
+export interface ChosenPool {
   pool: GpuPool;
   /** Time limit in Slurm's form. */
   time: string;

@@ -25,6 +25,9 @@ const runSchema = z.object({
 });
 export type Run = z.infer<typeof runSchema>;
 
+/** The cluster's name of a run's nodes at the gateway. */
+export const runCluster = ({ id }: Pick<Run, 'id'>): string => `up-${id}`;
+
 export class Runs {
   readonly #directory: string;
 
@@ -59,5 +62,24 @@ export class Runs {
 
   socketOf({ id }: Run): string {
     return join(this.#directory, `${id}.sock`);
+  }
+}
+
+/** A run in its file. */
+export class StoredRun {
+  readonly #runs: Runs;
+  #value: Run;
+
+  constructor(runs: Runs, value: Run) {
+    this.#runs = runs;
+    this.#value = value;
+  }
+
+  get value(): Run {
+    return this.#value;
+  }
+
+  update(change: Partial<Run>): void {
+    this.#value = this.#runs.save({ ...this.#value, ...change });
   }
 }

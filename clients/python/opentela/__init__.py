@@ -24,6 +24,7 @@ from ._client import Client
 from ._errors import FunctionError, OtelaError
 from ._function import Function, function
 from ._runs import Run
+from ._up import up
 
 Executor = Client
 
@@ -40,5 +41,6 @@ __all__ = [
     "Run",
     "as_completed",
     "function",
+    "up",
     "wait",
 ]
