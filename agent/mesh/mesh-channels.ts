@@ -118,18 +118,23 @@ export class MeshChannels {
   }
 
   #onClosed(channel: Channel, reason: string): void {
+    const wasLast = this.#remove(channel);
+    this.#options.onChannelClosed(channel); // the caller may ask for a channel, and must not get the closed one
+    if (wasLast) this.#options.onClosed(channel.session, reason);
+  }
+
+  /** Returns true if the session has no other channel. */
+  #remove(channel: Channel): boolean {
     const pair = this.#pairs.get(channel.session);
-    this.#options.onChannelClosed(channel);
-    if (pair === undefined) return;
+    if (pair === undefined) return false;
     if (pair.spare === channel) delete pair.spare;
-    if (pair.primary !== channel) return;
+    if (pair.primary !== channel) return false;
     if (pair.spare !== undefined && !pair.spare.closed) {
       pair.primary = pair.spare;
       delete pair.spare;
-      return;
+      return false;
     }
-    this.#pairs.delete(channel.session);
-    this.#options.onClosed(channel.session, reason);
+    return this.#pairs.delete(channel.session);
   }
 
   hangUp(session: string, reason: string): void {

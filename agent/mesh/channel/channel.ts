@@ -209,11 +209,12 @@ export class Channel {
   }
 
   /**
-   * Sends the reason and ends the channel. Calls `onClosed` immediately. The socket ends when the message is sent.
-   * Idempotent.
+   * Sends what the link holds, then the reason, and ends the channel. The peer reads nothing after the reason. Calls
+   * `onClosed` immediately. The socket ends when the message is sent. Idempotent.
    */
   close(reason: string, clean = true): void {
     if (this.#finished) return;
+    this.link.flush();
     this.link.put({ type: 'reset', stream: 0, code: clean ? 'cancelled' : 'failed', message: reason });
     this.link.flush();
     this.#finish(reason, clean);

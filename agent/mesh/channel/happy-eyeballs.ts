@@ -17,13 +17,16 @@ export interface Address {
 /**
  * Resolves with the first TCP connection to any of the addresses, and abandons the other attempts. Removes the
  * addresses that failed, and the successful one, from `left`, so that another call tries the remaining ones.
- * @throws ChannelError `unreachable` if no address accepts a connection; `left` is then empty
+ * @throws ChannelError `unreachable` if no address accepts a connection; `left` is then empty. It has a `cause` only if
+ * every address refused: then no program listens there any more.
  */
 export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const open = new Map<Socket, Address>();
     const untried = [...left];
     let trouble = 'no address';
+    let refusal: Error | undefined;
+    let isRefused = true;
     const end = (act: () => void) => {
       clearInterval(stagger);
       endWait();
@@ -31,9 +34,9 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
       for (const socket of open.keys()) socket.destroy();
       act();
     };
-    const fail = (why: string) => {
+    const fail = (why: string, cause?: Error) => {
       left.length = 0;
-      end(() => reject(new ChannelError('unreachable', why)));
+      end(() => reject(new ChannelError('unreachable', why, { cause })));
     };
     const drop = (address: Address) => {
       const at = left.indexOf(address);
@@ -41,12 +44,14 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
     };
     const next = () => {
       const address = untried.shift();
-      if (address === undefined) return open.size === 0 ? fail(trouble) : undefined;
+      if (address === undefined) return open.size === 0 ? fail(trouble, refusal) : undefined;
       const socket = connect({ ...address, noDelay: true });
       open.set(socket, address);
       socket.on('error', (error) => {
         if (!open.delete(socket)) return;
         trouble = `${address.host}:${address.port}: ${error.message}`;
+        isRefused &&= 'code' in error && error.code === 'ECONNREFUSED';
+        refusal = isRefused ? error : undefined;
         drop(address);
         next();
       });

@@ -82,7 +82,7 @@ export class Village {
     const stub = this.#stubs.get(session);
     if (stub !== undefined) return stub();
     const to = this.villagers.find((one) => one.session === session);
-    if (to === undefined || !to.reachable) throw new Error(`${session} takes no channel`);
+    if (to === undefined || !to.reachable) throw to?.refusal ?? new Error(`${session} takes no channel`);
     this.dialled++;
     const pair = memoryChannel(
       { session: from.session, provider: from.provider, events: from.requests },
@@ -142,6 +142,8 @@ export class Villager {
   readonly silent: string[] = [];
   readonly log: string[] = [];
   reachable = true;
+  /** Why a dial fails while it is not reachable. */
+  refusal: unknown;
   readonly entry: RegistryEntry;
   serveTo: string[];
   readonly #village: Village;

@@ -6,6 +6,7 @@ import { readPreface } from '../../../agent/mesh/channel/channel-preface.ts';
 import { sessionContext } from '../../../agent/mesh/channel/channel-tls.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial-channel.ts';
 import { withLengthPrefix } from '../../../agent/mesh/channel/length-prefixed-messages.ts';
+import { OutboundStream } from '../../../shared/wire/outbound-stream.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { byHand } from './by-hand.ts';
 import { connected, identity, NO_RELEASES, Node, openTicket } from './node.ts';
@@ -74,6 +75,28 @@ describe('two agents', () => {
     expect(channel?.gossip(text('too late'))).toBe(false);
   });
 
+  it('hear how the streams of the other ended before they hear its good-bye', async () => {
+    const [a, b] = await connected();
+    const channel = a.channels.get(b.own.session);
+    const outgoing = new OutboundStream();
+    outgoing.push(text('last words'));
+    outgoing.finish();
+    channel?.link.attach(1, { outgoing, ending: () => [{ type: 'end', stream: 1, offset: outgoing.length }] });
+    channel?.close('leaving');
+    await b.log.heard(`closed ${a.own.session} leaving`);
+    const { session } = a.own;
+    expect(b.log.lines.slice(-4)).toEqual([
+      ...[`data from ${session}`, `end from ${session}`, `channel closed ${session}`, `closed ${session} leaving`],
+    ]);
+  });
+
+  it('that asks for a channel when it loses one is not given the lost one', async () => {
+    const [a, b] = await connected();
+    b.channels.get(a.own.session)?.close('enough');
+    await a.log.heard(`closed ${b.own.session} enough`);
+    expect([...a.log.lines, ...b.log.lines]).not.toContain('a closed channel is given out');
+  });
+
   it('take no more channels than they have room for', async () => {
     const full = await Node.start(identity(), {}, 1);
     const [first, second] = await Promise.all([Node.start(), Node.start()]);
@@ -136,7 +159,7 @@ describe('the one that dials', () => {
   it('reports an address without a listener as unreachable', async () => {
     const [a, gone] = [await Node.start(), await Node.start()];
     gone.close();
-    await expect(a.dial(gone)).rejects.toMatchObject({ code: 'unreachable' });
+    await expect(a.dial(gone)).rejects.toMatchObject({ code: 'unreachable', cause: { code: 'ECONNREFUSED' } });
     await expect(a.dial({ address: 'not an address' })).rejects.toMatchObject({ code: 'unreachable' });
   });
 });

@@ -83,7 +83,10 @@ export class Node {
       onMessageEnd: () => {},
       onFault: (_, error) => this.log.add(`fault ${errorText(error)}`),
       onChannel: () => this.log.add('channel'),
-      onChannelClosed: (channel) => this.log.add(`channel closed ${channel.session}`),
+      onChannelClosed: (channel) => {
+        this.log.add(`channel closed ${channel.session}`);
+        if (this.channels.get(channel.session)?.closed) this.log.add('a closed channel is given out');
+      },
       onOpened: (channel) => this.log.add(`opened ${channel.session}`),
       onClosed: (session, reason) => this.log.add(`closed ${session} ${reason}`),
     });
