@@ -5,7 +5,7 @@ import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 
 export interface EngineEvents {
-  /** @param sized true if the response has a content-length, which undici checks against the body */
+  /** @param sized true if the response has a content-length, which the HTTP client checks against the body */
   onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;

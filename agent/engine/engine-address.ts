@@ -99,3 +99,12 @@ function reachableHost(host: string | undefined): string {
   if (host === '::' || host === '[::]') return '[::1]';
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }
+
+/** The host and port of an engine on this machine that uses plain HTTP; undefined: it is elsewhere, or uses TLS. */
+export function loopbackAddress(origin: string): { host: string; port: number } | undefined {
+  const url = URL.parse(origin);
+  if (url === null || url.protocol !== 'http:') return undefined;
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const isLocal = host === 'localhost' || host === '::1' || /^127\.\d+\.\d+\.\d+$/.test(host);
+  return isLocal ? { host, port: Number(url.port || 80) } : undefined;
+}

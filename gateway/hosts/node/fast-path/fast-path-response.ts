@@ -1,6 +1,7 @@
 import { EventEmitter } from 'node:events';
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { HEADER_NAME } from '../../../../shared/text/http-head.ts';
 import type { ResponseWriter } from '../response-writer.ts';
 
 /** An idle connection is closed after this time. */
@@ -20,7 +21,6 @@ const COPY_MAX_BYTES = 16 * 1024;
  * `node:http`.
  */
 const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const CLOSE = 'connection: close\r\n\r\n';
 /**
  * Headers of a connection that stays open. Clients that respect the timeout do not send a request just as the
@@ -64,7 +64,7 @@ export class FastPathResponse extends EventEmitter implements ResponseWriter {
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Unknown'}\r\n`;
     for (const name in headers) {
       const value = headers[name] ?? '';
-      if (!NAME.test(name) || NOT_IN_VALUE.test(value))
+      if (!HEADER_NAME.test(name) || NOT_IN_VALUE.test(value))
         throw new Error(`this header cannot be sent: ${JSON.stringify(name)}`);
       if (name !== 'connection') head += `${name}: ${value}\r\n`;
     }

@@ -4,9 +4,10 @@
  * `node:http`.
  */
 
+import { ASCII_HEADER_LINE, END_OF_HEAD, FRAMING_HEADERS, HEAD_MAX_BYTES } from '../../../../shared/text/http-head.ts';
+
 /** Requests with larger bodies are left to `node:http`, which reads them as streams with their own limits. */
 const FAST_PATH_BODY_MAX_BYTES = 64 * 1024;
-const HEAD_MAX_BYTES = 16 * 1024;
 const HEADERS_MAX = 64;
 
 /** A request that all parsers read in the same way. */
@@ -18,27 +19,9 @@ export interface FastPathHead {
   readonly body: Uint8Array;
 }
 
-const END_OF_HEAD = '\r\n\r\n';
 const REQUEST_LINE = /^POST (\/v1(?:\/[A-Za-z0-9_-]+)+) HTTP\/1\.1$/;
-/**
- * A header line of RFC 9110 §5.1 and §5.5, ASCII only. No part of a line can match in two ways: the input is untrusted,
- * so backtracking must not cost time.
- */
-const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\x20-\x7e\t]*)$/;
 const LENGTH = /^(?:0|[1-9]\d{0,5})$/;
 const HOST = /^[\w.-]+(?::\d{1,5})?$/;
-/** Headers that change how a body or a connection must be read. Requests with one of them are left to `node:http`. */
-const NOT_PLAIN: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /**
  * Reads a request. `incomplete`: the head is recognized, but the body has not arrived completely. `other`: the request
@@ -65,12 +48,12 @@ export function readFastPathHead(bytes: Buffer): FastPathHead | 'incomplete' | '
 function readHeaders(lines: readonly string[]): Map<string, string> | undefined {
   const headers = new Map<string, string>();
   for (let at = 1; at < lines.length; at++) {
-    const matched = HEADER_LINE.exec(lines[at] ?? '');
+    const matched = ASCII_HEADER_LINE.exec(lines[at] ?? '');
     if (matched === null) return undefined;
     const name = (matched[1] ?? '').toLowerCase();
     const value = (matched[2] ?? '').trim();
     if (headers.has(name)) return undefined;
-    if (NOT_PLAIN.has(name) && !(name === 'connection' && value.toLowerCase() === 'keep-alive')) return undefined;
+    if (FRAMING_HEADERS.has(name) && !(name === 'connection' && value.toLowerCase() === 'keep-alive')) return undefined;
     headers.set(name, value);
   }
   return HOST.test(headers.get('host') ?? '') ? headers : undefined;
