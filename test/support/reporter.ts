@@ -18,7 +18,7 @@ export interface Failure {
   file?: string;
   /** The test's name after those of its `describe`s. Absent if the file itself failed, for example to load. */
   test?: string;
-  /** The first line of the message. */
+  /** The failure in one line. */
   message: string;
   /** A shell command that runs only this test again. */
   again?: string;
@@ -39,8 +39,21 @@ export interface RunReport {
   files: FileReport[];
 }
 
-const firstLine = (errors: readonly SerializedError[]) =>
-  (errors[0]?.message ?? 'failed').split('\n', 1).join().slice(0, MESSAGE_CHARS);
+/** The line of Playwright's call log, below the message, that names the element. */
+const WAITING = /^\s*- (waiting for .+)$/m;
+
+/** The first line of the message, the element that Playwright waits for, and the line of the test file. */
+function firstLine(errors: readonly SerializedError[], file?: string): string {
+  const [error] = errors;
+  const message: string = error?.message ?? 'failed';
+  const waiting = WAITING.exec(message)?.[1];
+  const line = error?.stacks?.find((frame) => file !== undefined && frame.file.endsWith(file))?.line;
+  return [
+    message.split('\n', 1).join().slice(0, MESSAGE_CHARS),
+    ...(waiting === undefined ? [] : [` ${waiting.slice(0, MESSAGE_CHARS)}`]),
+    ...(line === undefined ? [] : [` (line ${line})`]),
+  ].join('');
+}
 
 /** Returns the pattern for vitest's `-t`, which is a regular expression over the names joined by ` > `. */
 export const testPattern = (names: string) => names.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
@@ -70,13 +83,13 @@ function failuresOf(module: TestModule): Failure[] {
   const tests: Failure[] = [...module.children.allTests('failed')].map((test) => ({
     file,
     test: test.fullName,
-    message: firstLine(test.result().errors ?? []),
+    message: firstLine(test.result().errors ?? [], file),
     again: again(project, file, namesOf(test).join(' > ')),
   }));
   // A file that cannot be loaded has no tests; hooks may fail even if all tests pass.
   const own = [module, ...module.children.allSuites()].map((suite) => suite.errors()).find(({ length }) => length > 0);
   if (own === undefined && (tests.length > 0 || module.state() !== 'failed')) return tests;
-  return [...tests, { file, message: firstLine(own ?? []), again: again(project, file) }];
+  return [...tests, { file, message: firstLine(own ?? [], file), again: again(project, file) }];
 }
 
 function tellSkipped(module: TestModule): void {
