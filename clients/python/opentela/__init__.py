@@ -24,6 +24,7 @@ from ._client import Client
 from ._errors import FunctionError, OtelaError
 from ._function import Function, function
 from ._runs import Run
+from ._served import served
 from ._up import up
 
 Executor = Client
@@ -41,6 +42,7 @@ __all__ = [
     "Run",
     "as_completed",
     "function",
+    "served",
     "up",
     "wait",
 ]

@@ -28,12 +28,14 @@ BYTES_MAX = 512 * 1024
 # Files of a package that travel with it; more is no code.
 FILES_MAX = 500
 FORMAT = 1
-LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_sender", "_values", "_worker")
+LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_sender", "_served", "_values", "_worker")
 SKIPPED = {"__pycache__", "node_modules", "venv"}
 
 
 class Bundle:
     """A packed function. `context`: the hash under which its results are found again; another version of this library keeps it."""
+
+    endpoint = "/v1/otela/functions"
 
     def __init__(self, function, parts, modules):
         self.function, self.modules = function, modules

@@ -5,19 +5,22 @@ import os
 import sys
 import threading
 import weakref
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 
 from . import _bundle, _values, _worker
-from ._errors import OtelaError
+from ._errors import FunctionError, OtelaError
 from ._function import as_function
 from ._gateway import Gateway
 from ._local import LocalSender
 from ._runs import Run, new_run_id
+from ._served import Served
 from ._sender import SEARCHED_MAX, Call, Sender, input_key
 
 LOCAL = "local"
 # A line has at most 4 MiB with its names.
 TEXT_MAX = 4 * 2**20 - 4096
+# Futures are found in arguments, and in lists, tuples and dicts in them up to this depth. The arguments themselves are depth 1.
+FUTURES_DEPTH = 3
 _OPEN = weakref.WeakSet()
 
 
@@ -45,17 +48,21 @@ class Client(Executor):
         self._bundles, self._counts, self._lock = {}, {}, threading.Lock()
         _OPEN.add(self)
 
-    def submit(self, function, /, *args, **kwargs):
-        """A Future of function(*args, **kwargs). Calls that follow each other closely are sent together."""
-        call = self._call(self._packed(as_function(function)), args, kwargs, self.run_id)
-        self._sender.add([call])
-        return call.future
+    def submit(self, function, /, *args, after=(), **kwargs):
+        """A Future of function(*args, **kwargs). Calls that follow each other closely are sent together.
 
-    def map(self, function, /, *iterables, timeout=None, chunksize=1, progress=None, return_exceptions=False):
-        """The results in order, as a Run. Raises the first FunctionError; with `return_exceptions` each is returned as a result."""
-        bundle, run = self._packed(as_function(function)), new_run_id()
-        calls = [self._call(bundle, args, {}, run) for args in zip(*iterables)]
-        self._sender.add(calls)
+        An argument may be a Future, or a list, tuple or dict with some: the call is sent when they have results, and gets them.
+        after: Futures that must have results before the call is sent.
+        """
+        return self._start(self._packed(function), [(args, kwargs)], self.run_id, after)[0].future
+
+    def map(self, function, /, *iterables, after=(), timeout=None, chunksize=1, progress=None, return_exceptions=False):
+        """The results in order, as a Run. Raises the first FunctionError; with `return_exceptions` each is returned as a result.
+
+        Inputs may be Futures, as `run.futures`. after: as for submit().
+        """
+        bundle, run = self._packed(function), new_run_id()
+        calls = self._start(bundle, [(args, {}) for args in zip(*iterables)], run, after)
         shown = self.progress if progress is None else progress
         return Run(self, run, calls, bundle.name, shown, return_exceptions, timeout)
 
@@ -66,13 +73,13 @@ class Client(Executor):
         batches = [one for one in self.gateway.batches(SEARCHED_MAX) if (one.get("metadata") or {}).get("opentela_run") == run_id]
         if not batches:
             raise OtelaError(f"there is no run {run_id!r} of this key's project, or it is older than {SEARCHED_MAX} batches: look at the batches")
-        bundle = None if function is None else self._packed(as_function(function))
+        bundle = None if function is None else self._packed(function)
         calls = []
         for batch in sorted(batches, key=lambda one: (one["created_at"], one["id"])):
             waits = {}
             for line in self.gateway.lines(batch["input_file_id"]):
                 body = line["body"]
-                call = Call(bundle, line["custom_id"], _values.to_text(body["input"]), run_id, body["model"])
+                call = Call(bundle, line["custom_id"], _values.to_text(body.get("input", body)), run_id, body["model"])
                 call.future.set_running_or_notify_cancel()
                 waits[call.key] = [call]
                 calls.append(call)
@@ -93,7 +100,50 @@ class Client(Executor):
             if (batch.get("metadata") or {}).get("opentela_run") == run and batch["status"] in ("validating", "in_progress"):
                 self.gateway.request("POST", f"/batches/{batch['id']}/cancel")
 
+    def _start(self, bundle, inputs, run, after):
+        """The calls of these inputs. Those that wait for no other call are sent."""
+        after, calls, ready = list(after), [], []
+        for args, kwargs in inputs:
+            awaited = [*after, *_futures_in((args, kwargs))]
+            call = Call(bundle, None, None, run) if awaited else self._call(bundle, args, kwargs, run)
+            calls.append(call)
+            if awaited:
+                self._sender.expect(1)
+                self._wait(call, args, kwargs, awaited)
+            else:
+                ready.append(call)
+        if ready:
+            self._sender.add(ready)
+        return calls
+
+    def _wait(self, call, args, kwargs, awaited):
+        left, lock = [len(awaited)], threading.Lock()
+
+        def ended(_):
+            with lock:
+                left[0] -= 1
+                if left[0]:
+                    return
+            try:
+                for future in awaited:
+                    _check(call, future)
+                made = self._call(call.bundle, _with_results(args), _with_results(kwargs), call.run)
+                call.key, call.text = made.key, made.text
+            except Exception as error:
+                call.fail(error)
+                self._sender.add_later()
+            else:
+                self._sender.add_later(call)
+
+        for future in awaited:
+            future.add_done_callback(ended)
+
     def _packed(self, function):
+        if isinstance(function, Served):
+            if self.is_local:
+                raise OtelaError(f"{function.name} is served by a gateway: a local run needs a function in its place")
+            return function
+        function = as_function(function)
         if _worker.ON_NODE:
             raise OtelaError("a function cannot start runs on a node: return its results, and start the next run in the script")
         known = self._bundles.get(id(function.infer))
@@ -105,6 +155,20 @@ class Client(Executor):
         return bundle
 
     def _call(self, bundle, args, kwargs, run):
+        text = bundle.text(args, kwargs) if isinstance(bundle, Served) else self._encoded(bundle, args, kwargs)
+        if len(text) > TEXT_MAX:
+            raise OtelaError(
+                f"the arguments of one call of {bundle.name} have {len(text)} bytes, and at most {TEXT_MAX} are possible: "
+                "pass a path or an address, or put what all calls need into context="
+            )
+        with self._lock:
+            counts = self._counts.setdefault(bundle.context, {})
+            plain = input_key(text, 0)
+            occurrence = counts.get(plain, 0)
+            counts[plain] = occurrence + 1
+        return Call(bundle, input_key(text, occurrence), text, run)
+
+    def _encoded(self, bundle, args, kwargs):
         encoded = {"args": list(args), "kwargs": kwargs}
         if not _values.is_exact(encoded["args"]) or not _values.is_exact(kwargs):
             by_value = "__mp_main__" not in bundle.modules and "__main__" in bundle.modules
@@ -117,18 +181,33 @@ class Client(Executor):
                     except TypeError as error:
                         raise TypeError(f"argument {name} of {bundle.name}: {error}") from error
                 raise
-        text = _values.to_text(encoded)
-        if len(text) > TEXT_MAX:
-            raise OtelaError(
-                f"the arguments of one call of {bundle.name} have {len(text)} bytes, and at most {TEXT_MAX} are possible: "
-                "pass a path or an address, or put what all calls need into context="
-            )
-        with self._lock:
-            counts = self._counts.setdefault(bundle.context, {})
-            plain = input_key(text, 0)
-            occurrence = counts.get(plain, 0)
-            counts[plain] = occurrence + 1
-        return Call(bundle, input_key(text, occurrence), text, run)
+        return _values.to_text(encoded)
+
+
+def _futures_in(value, depth=0):
+    if isinstance(value, Future):
+        return [value]
+    if depth > FUTURES_DEPTH or type(value) not in (list, tuple, dict):
+        return []
+    items = value.values() if type(value) is dict else value
+    return [one for item in items for one in _futures_in(item, depth + 1)]
+
+
+def _with_results(value, depth=1):
+    if isinstance(value, Future):
+        return value.result()
+    if depth > FUTURES_DEPTH or type(value) not in (list, tuple, dict):
+        return value
+    if type(value) is dict:
+        return {key: _with_results(item, depth + 1) for key, item in value.items()}
+    return type(value)(_with_results(item, depth + 1) for item in value)
+
+
+def _check(call, future):
+    """@raises FunctionError that names the call that failed first"""
+    error = None if future.cancelled() else future.exception()
+    if future.cancelled() or error is not None:
+        raise FunctionError.of_dependency(call.future.function, getattr(future, "function", "another executor"), error)
 
 
 def _flush():

@@ -18,6 +18,19 @@ class LocalSender:
     def __init__(self):
         self.pool = ThreadPoolExecutor(1, "opentela")
         self.workers, self.lock = {}, threading.Lock()
+        # Number of calls that wait for the results of others.
+        self.later, self.wake = 0, threading.Condition()
+
+    def expect(self, count):
+        with self.wake:
+            self.later += count
+
+    def add_later(self, call=None):
+        if call is not None:
+            self.add([call])
+        with self.wake:
+            self.later -= 1
+            self.wake.notify_all()
 
     def add(self, calls):
         groups = {}
@@ -33,6 +46,9 @@ class LocalSender:
         pass
 
     def close(self, wait, cancel):
+        if wait and not cancel:
+            with self.wake:
+                self.wake.wait_for(lambda: not self.later)
         self.pool.shutdown(wait, cancel_futures=cancel)
 
     def _run(self, calls):

@@ -58,8 +58,8 @@ class Run:
         return as_completed(self.futures)
 
     def retry(self):
-        """Sends the calls again that failed. Returns their number."""
-        again = [index for index, call in enumerate(self.calls) if call.future.done() and not _has_result(call.future)]
+        """Sends the calls again that failed, but not those that waited for a failed call. Returns their number."""
+        again = [index for index, call in enumerate(self.calls) if call.text and call.future.done() and not _has_result(call.future)]
         for index in again:
             old = self.calls[index]
             self.calls[index] = Call(old.bundle, old.key, old.text, self.id, old.model)

@@ -9,15 +9,20 @@ import time
 from concurrent.futures import Future
 
 from . import _values
+from ._bundle import Bundle
 from ._errors import FunctionError, OtelaError
+from ._served import Served
 
-ENDPOINT = "/v1/otela/functions"
+# The responses of served models.
+SERVED_OBJECTS = ("chat.completion", "list")
 # Limits of one batch.
 LINES_MAX = 50_000
 BYTES_MAX = 190_000_000
 OPEN = ("validating", "in_progress", "finalizing")
 OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 5.0)
+# A result is seen late by at most this share of the time for which it was awaited.
+POLL_SHARE = 0.1
 # Calls that follow each other this closely are sent together, for at most the second time.
 QUIET_S, GATHER_S = 0.05, 1.0
 # More calls wait until one of this many batches ends.
@@ -35,7 +40,10 @@ LOG = logging.getLogger("opentela")
 
 
 class Call:
-    """One input. `bundle`: None if the function was sent by another process. `model`: how lines name the function."""
+    """One input. `bundle`: None if the function was sent by another process. `model`: how lines name the function.
+
+    `key` and `text` are None while the call waits for other calls.
+    """
 
     __slots__ = ("bundle", "model", "key", "text", "run", "future")
 
@@ -43,6 +51,7 @@ class Call:
         self.bundle, self.model, self.key, self.text, self.run = bundle, model, key, text, run
         self.future = Future()
         self.future.run_id = run
+        self.future.function = bundle.name if bundle else model
 
     @property
     def group(self):
@@ -54,6 +63,12 @@ class Call:
             return
         body = (line.get("response") or {}).get("body") or {}
         try:
+            if isinstance(self.bundle, Served) and not line.get("error"):
+                self.future.set_result(self.bundle.result(body))
+                return
+            if self.bundle is None and body.get("object") in SERVED_OBJECTS:
+                self.future.set_result(body)
+                return
             if "output" not in body:
                 error = line.get("error") or body.get("error") or {}
                 raise FunctionError(error.get("message") or "the gateway returned no result for this input", error.get("code"))
@@ -78,7 +93,7 @@ class Sent:
 
     def __init__(self, id, calls, is_own=True):
         self.id, self.calls, self.is_own = id, calls, is_own
-        self.after, self.pause, self.next = "0", POLL_S[0], 0.0
+        self.after, self.next, self.news_at = "0", 0.0, time.monotonic()
         self.warn_at, self.warned = time.monotonic() + SILENT_S, ""
 
     @property
@@ -101,8 +116,9 @@ class Sent:
             return True
         if not news and time.monotonic() > self.warn_at:
             self._warn(gateway)
-        self.pause = POLL_S[0] if news else min(POLL_S[1], self.pause * 1.5)
-        self.next = time.monotonic() + self.pause
+        now = time.monotonic()
+        self.news_at = now if news else self.news_at
+        self.next = now + min(POLL_S[1], max(POLL_S[0], POLL_SHARE * (now - self.news_at)))
         return False
 
     def _page(self, gateway):
@@ -160,11 +176,27 @@ class Sender:
         self.wake = threading.Condition()
         self.added = self.first = 0.0
         self.closing = self.hurry = False
+        # Number of calls that wait for the results of others.
+        self.later = 0
         self.thread = None
 
-    def add(self, calls):
+    def expect(self, count):
+        """So many calls will be added by `add_later`, or dropped by it."""
         with self.wake:
             if self.closing:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self.later += count
+
+    def add_later(self, call=None):
+        with self.wake:
+            self.later -= 1
+            if call is not None:
+                self.add([call], is_late=True)
+            self.wake.notify_all()
+
+    def add(self, calls, is_late=False):
+        with self.wake:
+            if self.closing and not is_late:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             now = time.monotonic()
             if not self.waiting:
@@ -209,8 +241,11 @@ class Sender:
             except OtelaError as error:
                 if error.status != 409:  # it has ended
                     raise
-        if wait and self.thread is not None:
-            self.thread.join()
+        if wait:
+            with self.wake:
+                self.wake.wait_for(lambda: not self.later)
+            if self.thread is not None:
+                self.thread.join()
         elif not cancel:
             self.flush()
 
@@ -220,7 +255,7 @@ class Sender:
                 calls = self._due()
                 needed = [one for one in self.sent if one.is_needed]
                 if not calls and not needed and not self.waiting:
-                    if self.closing:
+                    if self.closing and not self.later:
                         return
                     self.wake.wait(60)
                     continue
@@ -283,8 +318,9 @@ class Sender:
         model = self._model(first) if left else ""
         lines, group, size = [], {}, 0
         for call in left:
-            body = f'{{"model":{json.dumps(model)},"input":{call.text}{_demands(call)}}}'
-            line = f'{{"custom_id":"{call.key}","method":"POST","url":"{ENDPOINT}","body":{body}}}'
+            is_served = isinstance(first.bundle, Served)
+            body = call.text if is_served else f'{{"model":{json.dumps(model)},"input":{call.text}{_demands(call)}}}'
+            line = f'{{"custom_id":"{call.key}","method":"POST","url":"{_endpoint(first)}","body":{body}}}'
             if lines and (len(lines) == LINES_MAX or size + len(line) > BYTES_MAX or call.key in group):
                 self._create(lines, group, first)
                 lines, group, size = [], {}, 0
@@ -299,13 +335,13 @@ class Sender:
         metadata = {"opentela_run": first.run}
         if first.bundle:
             metadata.update(opentela_context=first.bundle.context, opentela_function=first.bundle.name[:200])
-        batch = self.gateway.create_batch(ENDPOINT, file, metadata)
+        batch = self.gateway.create_batch(_endpoint(first), file, metadata)
         with self.wake:
             self.sent.append(Sent(batch["id"], group))
 
     def _model(self, call):
         """How lines name the function. It is uploaded once."""
-        if call.bundle is None:
+        if call.bundle is None or isinstance(call.bundle, Served):
             return call.model
         bundle = call.bundle
         if bundle.text not in self.files:
@@ -369,6 +405,10 @@ def _found(gateway, file):
         if error.status == 404:
             return []  # its owner deleted it
         raise
+
+
+def _endpoint(call):
+    return (call.bundle or Bundle).endpoint
 
 
 def _demands(call):

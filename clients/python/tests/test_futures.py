@@ -1,0 +1,153 @@
+"""Calls that wait for other calls."""
+
+import json
+import threading
+import unittest
+from concurrent.futures import Future
+
+import opentela
+from opentela._errors import FunctionError, OtelaError
+from test_sender import Memory
+
+
+@opentela.function
+def double(x):
+    return 2 * x
+
+
+@opentela.function
+def add(*values, more=0):
+    return sum(value if type(value) is int else sum(value) for value in values) + more
+
+
+@opentela.function
+def fail(x):
+    raise ValueError(f"no {x}")
+
+
+@opentela.function
+def same(x):
+    return x
+
+
+def local():
+    return opentela.Client("local")
+
+
+def at_gateway(gateway):
+    client = opentela.Client("http://gateway", "key", progress=False)
+    client.gateway = client._sender.gateway = gateway
+    return client
+
+
+class Futures(unittest.TestCase):
+    def test_arguments(self):
+        with local() as client:
+            one, two = client.submit(double, 1), client.submit(double, 2)
+            whole = client.submit(add, one, [two, one], more=client.submit(double, 5), after=[two])
+            run = client.map(double, client.map(double, range(3)).futures)
+        # The client waited for all of them.
+        self.assertEqual(whole.result(0), 2 + (4 + 2) + 10)
+        self.assertEqual(list(run), [0, 4, 8])
+
+    def test_nested(self):
+        with local() as client:
+            two = client.submit(double, 1)
+            self.assertEqual(client.submit(same, {"a": [two], "b": (two, 3)}).result(30), {"a": [2], "b": (2, 3)})
+
+    def test_the_first_cause_is_named(self):
+        with local() as client:
+            last = client.submit(double, client.submit(add, 1, client.submit(fail, "luck")))
+            error = last.exception(30)
+        self.assertEqual(error.code, "dependency_failed")
+        self.assertRegex(str(error), r"^double did not run, because a call of fail, on which it depends, failed: .*ValueError: no luck")
+        self.assertIsInstance(error.__cause__, FunctionError)
+
+    def test_another_executor(self):
+        mine = Future()
+        with local() as client:
+            waits = client.submit(double, mine)
+            mine.set_result(4)
+            self.assertEqual(waits.result(30), 8)
+            gone = Future()
+            lost = client.submit(double, gone)
+            gone.cancel()
+            self.assertIn("a call of another executor, on which it depends, failed: it was cancelled", str(lost.exception(30)))
+
+    def test_what_cannot_be_sent_fails_its_call(self):
+        mine = Future()
+        with local() as client:
+            lost = client.submit(same, mine)
+            mine.set_result(threading.Lock())
+            self.assertIsInstance(lost.exception(30), TypeError)
+
+    def test_a_call_is_sent_when_its_inputs_are_there(self):
+        gateway, mine = Memory(), Future()
+        client = at_gateway(gateway)
+        waits = client.submit(same, mine, after=[client.submit(same, 1)])
+        self.assertFalse(waits.done())
+        mine.set_result({"$pickle": "a node wrote this"})
+        client.shutdown()
+        self.assertEqual(len(gateway.made), 2)
+        [line] = gateway.lines(gateway.made[1]["input_file_id"])
+        # The value travels as a value: nothing unpickles what a node wrote.
+        self.assertNotEqual(line["body"]["input"]["$pickle"], "a node wrote this")
+        self.assertNotIn("args", line["body"]["input"])
+
+    def test_a_closed_client_takes_no_calls_and_sends_those_that_wait(self):
+        gateway, mine = Memory(), Future()
+        client = at_gateway(gateway)
+        waits = client.submit(same, mine)
+        client.shutdown(wait=False)
+        with self.assertRaises(RuntimeError):
+            client.submit(same, mine)
+        mine.set_result(3)
+        self.assertEqual(waits.result(30), 3)
+
+
+class Answers(Memory):
+    """Answers chat completions."""
+
+    def get(self, path):
+        if "/results" not in path:
+            return super().get(path)
+        batch = next(one for one in self.made if one["id"] in path)
+        batch["status"] = "completed"
+        data = [
+            {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": self.answer(line["body"])}, "error": None}
+            for line in self.lines(batch["input_file_id"])
+        ]
+        return {"data": data, "has_more": False, "after": "1", "batch": batch}
+
+    def answer(self, body):
+        text = body["messages"][0]["content"]
+        if text == "filtered":
+            return {"error": {"message": "no", "code": "content_filter"}}
+        return {"object": "chat.completion", "choices": [{"message": {"content": text.upper()}}]}
+
+
+class Served(unittest.TestCase):
+    def test_a_served_model_is_a_step(self):
+        gateway = Answers()
+        with at_gateway(gateway) as client:
+            run = client.map(opentela.served("Qwen/Qwen3-8B", max_tokens=5), ["a", {"messages": [{"role": "user", "content": "b"}]}])
+            self.assertEqual(list(run), ["A", "B"])
+            [one] = gateway.made
+            line = gateway.lines(one["input_file_id"])[0]
+            self.assertEqual(line["url"], "/v1/chat/completions")
+            self.assertEqual(line["body"], {"max_tokens": 5, "model": "Qwen/Qwen3-8B", "messages": [{"role": "user", "content": "a"}]})
+            error = client.submit(opentela.served("Qwen/Qwen3-8B"), "filtered").exception(30)
+            self.assertEqual((str(error), error.code), ("no", "content_filter"))
+
+    def test_what_it_does_not_take(self):
+        with self.assertRaisesRegex(OtelaError, "must be one of chat/completions, embeddings"):
+            opentela.served("m", endpoint="files")
+        with local() as client, self.assertRaisesRegex(OtelaError, "a local run needs a function in its place"):
+            client.submit(opentela.served("m"), "a")
+        with self.assertRaisesRegex(TypeError, "takes one argument"):
+            at_gateway(Answers()).submit(opentela.served("m"), 3)
+        self.assertEqual(json.loads(opentela.served("m", endpoint="embeddings").text(("a",), {})), {"model": "m", "input": "a"})
+
+
+if __name__ == "__main__":
+    unittest.main()
