@@ -91,10 +91,30 @@ function lastGateway(): string | undefined {
  * Reads a resource of the gateway.
  * @throws UsageError with the gateway's message; UnreachableError if no gateway answers
  */
-export async function readResource(access: Pick<GatewayAccess, 'gateway' | 'key'>, path: string): Promise<unknown> {
-  const { gateway, key } = access;
+export function readResource(access: Pick<GatewayAccess, 'gateway' | 'key'>, path: string): Promise<unknown> {
+  return ask(access, path, {});
+}
+
+/**
+ * Sends a POST request. @param body JSON text, or a form @throws as `readResource`
+ */
+export function sendResource(
+  access: Pick<GatewayAccess, 'gateway' | 'key'>,
+  path: string,
+  body: string | FormData | undefined,
+): Promise<unknown> {
+  const type: Record<string, string> = typeof body === 'string' ? { 'content-type': 'application/json' } : {};
+  return ask(access, path, { method: 'POST', headers: type, ...(body === undefined ? {} : { body }) });
+}
+
+async function ask(
+  { gateway, key }: Pick<GatewayAccess, 'gateway' | 'key'>,
+  path: string,
+  init: { method?: string; headers?: Record<string, string>; body?: string | FormData },
+): Promise<unknown> {
   const answer = await fetchOrExplain(`${gateway}${path}`, {
-    headers: { authorization: `Bearer ${key}` },
+    ...init,
+    headers: { ...init.headers, authorization: `Bearer ${key}` },
     redirect: 'error', // the key must not reach another server
     signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
   });

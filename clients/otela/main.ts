@@ -33,6 +33,7 @@ import { configureTool, launchTool, restoreTool, toolOf } from './launch/launch-
 import { TOOLS } from './launch/tools.ts';
 import { keyFile, loginCommand } from './login-command.ts';
 import { modelsCommand } from './models-command.ts';
+import { cancelRun, listRuns, logsOfRun, retryRun, watchRun } from './runs-command.ts';
 import { sealCommand } from './seal-command.ts';
 import { usageCommand } from './usage-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
@@ -215,11 +216,47 @@ file of the tool (${Object.keys(TOOLS)
   },
 };
 
+const RUNS: Command<Output> = {
+  summary: 'list, watch, retry and cancel the runs of your Python functions',
+  examples: `[list|watch RUN|logs RUN|retry RUN|cancel RUN] [--gateway URL] [--json]
+
+A script prints the RUN of client.map() as run.id. watch prints progress until the run has ended; exit code 1 if calls failed. logs prints
+why calls failed. retry sends the failed calls again; then the same script finds their results.
+  otela runs
+  otela runs watch run-5f0d8a2c41b7e963`,
+  takes: ['list', 'watch', 'logs', 'retry', 'cancel'],
+  flags: READ_FLAGS,
+  run: async (args, out) => {
+    const { values, words } = parseLine(args, READ_FLAGS, { words: 2 });
+    const [verb = 'list', id] = words;
+    const access = gatewayAccess(values);
+    if (values.json && verb !== 'list') throw new UsageError('--json belongs to otela runs list');
+    switch (verb) {
+      case 'list':
+        await listRuns(access, values.json, out);
+        return EXIT_DONE;
+      case 'watch':
+        return (await watchRun(access, id, out)) ? EXIT_DONE : EXIT_DIFFERS;
+      case 'logs':
+        await logsOfRun(access, id, out);
+        return EXIT_DONE;
+      case 'retry':
+        await retryRun(access, id, out);
+        return EXIT_DONE;
+      case 'cancel':
+        await cancelRun(access, id, out);
+        return EXIT_DONE;
+      default:
+        throw new UsageError(`"${verb}" is not one of list, watch, logs, retry, cancel`);
+    }
+  },
+};
+
 export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
   about: 'otela is for users of models: behind OpenTela gateways, or served by otela up on their own cluster.',
-  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway or the cluster cannot be used.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_DIFFERS} a canary found a difference or calls of a watched run failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway or the cluster cannot be used.`,
   commands: {
     up: UP_COMMAND,
     ls: LS_COMMAND,
@@ -231,6 +268,7 @@ export const OTELA_PROGRAM: Program<Output> = {
     usage: USAGE,
     token: TOKEN,
     launch: LAUNCH,
+    runs: RUNS,
     seal: SEAL,
     canary: CANARY,
   },

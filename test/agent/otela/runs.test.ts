@@ -1,0 +1,127 @@
+/** `otela runs` at a gateway that the test plays. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { main } from '../../../clients/otela/main.ts';
+
+const RUN = 'run-1';
+
+function batch(id: string, status: string, failed: number, more: Record<string, unknown> = {}) {
+  const { metadata, ...rest } = { metadata: {}, ...more };
+  return {
+    id,
+    status,
+    endpoint: '/v1/otela/functions',
+    created_at: 1,
+    input_file_id: `file-in-${id}`,
+    error_file_id: failed > 0 ? `file-err-${id}` : null,
+    metadata: { opentela_run: RUN, opentela_function: 'verify', opentela_context: 'c', ...(metadata as object) },
+    request_counts: { total: 3, completed: 3 - failed, failed },
+    x_otela: { nodes: 1, lines_per_s: 2.5, gpu_seconds: 1.5, waiting_for: null },
+    ...rest,
+  };
+}
+
+const input = ['a', 'b', 'c'].map((name) => JSON.stringify({ custom_id: name, url: '/v1/otela/functions' })).join('\n');
+const errors = [
+  {
+    custom_id: 'b',
+    response: { body: { error: { code: 'function_failed', message: 'ValueError: \u001b[2Jno luck' } } },
+  },
+  { custom_id: null, error: { code: 'engine_failed', message: 'gone' } },
+];
+
+/** @param batches per request of the list, the last one repeatedly */
+async function gateway(...batches: ReturnType<typeof batch>[][]) {
+  const asked: { method: string; path: string; body: string; key: string }[] = [];
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => void chunks.push(chunk));
+    request.on('end', () => {
+      const [method = '', path = ''] = [request.method, request.url];
+      const body = Buffer.concat(chunks).toString();
+      asked.push({ method, path, body, key: request.headers.authorization ?? '' });
+      if (path.includes('/content'))
+        return void response.end(
+          path.includes('file-err') ? `not json\n${errors.map((one) => JSON.stringify(one)).join('\n')}\n` : input,
+        );
+      if (method === 'POST') return void response.end('{"id":"file-new"}');
+      const [now = []] = batches.length > 1 ? batches.splice(0, 1) : batches;
+      response.end(JSON.stringify({ data: now, has_more: false }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  vi.stubEnv('OTELA_API_KEY', 'sk-test');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const runs = async (...words: string[]) => {
+    const lines: string[] = [];
+    const say = (line: string) => void lines.push(line);
+    const code = await main(['runs', ...words, '--gateway', url], { print: say, complain: say });
+    return { code, lines };
+  };
+  return { asked, runs };
+}
+
+it('batches of one run are one row; other batches are none', async () => {
+  const { runs, asked } = await gateway([
+    batch('2', 'in_progress', 1),
+    batch('1', 'completed', 0),
+    batch('0', 'completed', 0, { metadata: { opentela_run: undefined } }),
+  ]);
+  const { code, lines } = await runs();
+  expect(code).toBe(0);
+  expect(lines).toHaveLength(2);
+  expect(lines[1]).toMatch(/^run-1\s+verify\s+running\s+5\/6\s+1\s+5\.0\s+2\s+3\.0$/);
+  expect(asked[0]?.key).toBe('Bearer sk-test');
+});
+
+it('a run is watched until it has ended, and the exit code says if calls failed', async () => {
+  const { runs } = await gateway([batch('1', 'in_progress', 0)], [batch('1', 'completed', 1)]);
+  const { code, lines } = await runs('watch', RUN);
+  expect(code).toBe(1);
+  expect(lines.map((line) => line.split(/\s+/)[2])).toEqual(['STATUS', 'running', 'completed']);
+});
+
+it('logs say why calls failed; what a function said does not control the terminal', async () => {
+  const { runs } = await gateway([batch('1', 'completed', 2)]);
+  const { lines } = await runs('logs', RUN);
+  expect(lines[0]).toMatch(/^b function_failed: ValueError: .*no luck$/);
+  expect(lines[0]).not.toContain('\u001b');
+  expect(lines[1]).toBe(' engine_failed: gone');
+});
+
+it('failed calls are sent again once, as a batch of the run in which the script finds them', async () => {
+  const first = batch('1', 'completed', 2);
+  const { runs, asked } = await gateway([first]);
+  expect((await runs('retry', RUN)).lines).toEqual(['1 calls are sent again.']);
+  const [file, made] = asked.filter(({ method }) => method === 'POST');
+  expect(file?.body).toContain('{"custom_id":"b","url":"/v1/otela/functions"}');
+  expect(file?.body).not.toContain('"custom_id":"a"');
+  const metadata = { ...first.metadata, opentela_retry_of: '1' };
+  expect(JSON.parse(made?.body ?? '')).toMatchObject({ input_file_id: 'file-new', metadata });
+  const again = await gateway([batch('2', 'in_progress', 0, { metadata }), first]);
+  expect((await again.runs('retry', RUN)).lines).toEqual(['No call has failed, or all were sent again already.']);
+});
+
+it('a run is cancelled: each batch that is open', async () => {
+  const { runs, asked } = await gateway([batch('2', 'in_progress', 0), batch('1', 'completed', 0)]);
+  await runs('cancel', RUN);
+  expect(asked.filter(({ method }) => method === 'POST').map(({ path }) => path)).toEqual(['/v1/batches/2/cancel']);
+});
+
+it.each([
+  [['watch'], 'a run is missing'],
+  [['watch', 'run-2'], 'there is no run "run-2"'],
+  [['stop', RUN], '"stop" is not one of list, watch, logs, retry, cancel'],
+  [['logs', RUN, '--json'], '--json belongs to otela runs list'],
+])('%j is refused with what to do', async (words, said) => {
+  const { runs } = await gateway([batch('1', 'completed', 0)]);
+  const { code, lines } = await runs(...words);
+  expect(code).not.toBe(0);
+  expect(lines.join('\n')).toContain(said);
+});
