@@ -1,5 +1,6 @@
 /** Finds requirements that no cluster of the file can meet. Each problem names the nearest possible value. */
 import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
+import { FUNCTIONS_MODEL } from '../../shared/batch/function-context.ts';
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { nearestName } from '../../shared/text/nearest-name.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
@@ -61,8 +62,20 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
     );
     if (needsImage && engine.image === undefined)
       found.push({ path, text: `an engine of recipe ${name} may run on Kubernetes but has no image` });
-    if ([engine.engine, engine.command, engine.template].every((one) => one === undefined))
-      found.push({ path, text: `an engine of recipe ${name} has no engine, command or template` });
+    const { allow_functions: owners, command, template } = engine;
+    const kinds = [engine.engine, command, template, owners].filter((one) => one !== undefined);
+    if (kinds.length === 0)
+      found.push({ path, text: `an engine of recipe ${name} has no engine, command, template or allow_functions` });
+    if (
+      owners !== undefined &&
+      (kinds.length > 1 || engine.container !== 'none' || engine.packed_environment !== undefined)
+    )
+      found.push({
+        path,
+        text: `recipe ${name} has allow_functions: its jobs run no engine, so it cannot have engine, command, template, container or packed_environment`,
+      });
+    if (owners === undefined && recipe.weights === '')
+      found.push({ path: ['recipes', name], text: `recipe ${name} has no weights` });
     if (engine.command !== undefined && !engine.command.some((part) => part.includes('{{port}}')))
       found.push({
         path: [...path, 'command'],
@@ -102,6 +115,11 @@ function modelProblems(model: ModelConfig, config: FactoryConfig): ConfigProblem
         path: [...path, 'recipe'],
         text: `${model.id}: there is no recipe ${model.recipe}; ${didYouMean(model.recipe, [...config.recipes.keys()])}`,
       },
+    ];
+  const isOfFunctions = recipe.engines.some((engine) => engine.allow_functions !== undefined);
+  if (isOfFunctions !== (model.id === FUNCTIONS_MODEL))
+    return [
+      { path: [...path, 'recipe'], text: `a recipe with allow_functions belongs to [models."${FUNCTIONS_MODEL}"]` },
     ];
   const names = config.clusters.map(({ id }) => id);
   const strange = (model.clusters ?? []).filter((name) => !names.includes(name));

@@ -123,6 +123,11 @@ const engine = z.strictObject({
   /** Kinds of GPU on which this engine runs. In each pool the recipe's first engine that fits is used. */
   gpu: z.array(gpu).min(1).max(32),
   gpus: positive.max(64),
+  /**
+   * For jobs that run Python functions and no engine: the owners whose functions run, as the agent's --allow-functions
+   * takes them. `arguments` are then further flags of the agent.
+   */
+  allow_functions: z.array(oneWordSchema).min(1).max(64).optional(),
   /** The engine for which the factory generates a command, unless `command` is given. */
   engine: z.enum(ENGINES).optional(),
   arguments: z.array(oneLineSchema).max(128).default([]),
@@ -152,9 +157,9 @@ export type EngineConfig = z.infer<typeof engine>;
 const recipe = z.strictObject({
   /**
    * The weights: a repository's name or a path, which the engine receives as it is, or a source (`hub:…`, `dir:/…`,
-   * `s3://…`), which the agent pulls to the local disk.
+   * `s3://…`), which the agent pulls to the local disk. Empty for functions.
    */
-  weights: oneLineSchema.refine(isNoBrokenSource, SOURCES),
+  weights: oneLineSchema.refine(isNoBrokenSource, SOURCES).default(''),
   /** Assumed time from the job's start to the first response, until a start has been measured. */
   load: durationSchema.prefault('5m'),
   /** An engine that does not serve within this time after the job's start has failed. */

@@ -38,6 +38,8 @@ export interface JobContext {
   deployment?: Deployment;
   /** The engine whose command is generated; absent: the file specifies the command. */
   engine?: EngineKind;
+  /** For a job that runs functions and no engine. */
+  functions?: { owners: string[]; flags: string[] };
 }
 
 export function jobContext(
@@ -47,7 +49,7 @@ export function jobContext(
   const isPulled = engine.container !== 'none' && parseSource(engine.image ?? '') !== undefined;
   const packed = isPulled ? engine.image : engine.packed_environment;
   return {
-    command: (engine.command ?? commandOf(engine.engine ?? 'vllm', engine)).map((word) =>
+    command: commandWords(engine).map((word) =>
       word
         .replaceAll('{{weights}}', parseSource(recipe.weights) === undefined ? recipe.weights : '{{weights}}')
         .replaceAll('{{model}}', model)
@@ -64,7 +66,15 @@ export function jobContext(
       ? {}
       : { deployment: { template: engine.template, parameters: { model, ...engine.parameters } } }),
     ...(engine.engine === undefined || engine.command !== undefined ? {} : { engine: engine.engine }),
+    ...(engine.allow_functions === undefined
+      ? {}
+      : { functions: { owners: engine.allow_functions, flags: engine.arguments } }),
   };
+}
+
+function commandWords(engine: EngineConfig): string[] {
+  if (engine.allow_functions !== undefined) return [];
+  return engine.command ?? commandOf(engine.engine ?? 'vllm', engine);
 }
 
 /** Returns the id of a context. It does not depend on the order of keys. */

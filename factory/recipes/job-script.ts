@@ -1,5 +1,5 @@
 /** The part of a job's script that is the same for all batch systems, below their directives. */
-import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
+import { CONTEXT_LABEL, FACTORY_LABEL, FUNCTIONS_LABEL, JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
@@ -45,11 +45,9 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
     ...(parseSource(context.weights) === undefined ? [] : ['--weights', quoted(context.weights)]),
     ...(context.packed === undefined ? [] : ['--environment', quoted(context.packed)]),
-    // The agent cannot find the engine's port in a command such as `bash -c …`.
-    '--engine-port',
-    '"$OTELA_PORT"',
-    '--',
+    ...(context.functions === undefined ? ENGINE_ARGUMENTS : functionArguments(context.functions)),
   ];
+  const engine = [...wrapped(context, gpu), ...context.command.map(quoteEngineWord)].join(' ');
   return [
     ...cluster.setup,
     `export OTELA_GATEWAY=${quoted(gateway)}`,
@@ -61,10 +59,17 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     // digits, because some ids have other characters.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
-    `exec ${start.join(' ')} \\`,
-    `  ${[...wrapped(context, gpu), ...context.command.map(quoteEngineWord)].join(' ')}`,
+    ...(context.functions === undefined ? [`exec ${start.join(' ')} \\`, `  ${engine}`] : [`exec ${start.join(' ')}`]),
     '',
   ].join('\n');
+}
+
+/** The agent cannot find the engine's port in a command such as `bash -c …`. */
+const ENGINE_ARGUMENTS = ['--engine-port', '"$OTELA_PORT"', '--'];
+
+function functionArguments({ owners, flags }: NonNullable<JobContext['functions']>): string[] {
+  const allowed = owners.flatMap((owner) => ['--allow-functions', quoted(owner)]);
+  return ['--label', `${FUNCTIONS_LABEL}=on`, ...allowed, ...flags.map(quotedPath)];
 }
 
 /** Quotes a text with single quotes of the POSIX shell. */

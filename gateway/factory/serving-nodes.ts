@@ -6,6 +6,7 @@ import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import {
   CONTEXT_LABEL,
   FACTORY_LABEL,
+  FUNCTIONS_LABEL,
   JOB_LABEL,
   jobNamePrefix,
   NODES_MAX,
@@ -89,8 +90,10 @@ export function servingNodes(
   });
 }
 
-function stateOf({ state, leaving, models }: RegistryEntry): ServingNode['state'] {
+function stateOf({ state, leaving, models, labels }: RegistryEntry): ServingNode['state'] {
   if (state === 'DOWN' || leaving !== undefined) return 'draining';
+  // A node without an engine stays in this state. It runs functions as soon as it has joined.
+  if (state === 'JOIN' && labels[FUNCTIONS_LABEL] === 'on') return 'ready';
   if (state === 'SERVING') return models.some((model) => model.state === 'ready') ? 'ready' : 'loading';
   return models.length === 0 ? 'joining' : 'loading';
 }

@@ -1,3 +1,4 @@
+import { FUNCTIONS_MODEL } from '../../shared/batch/function-context.ts';
 import type { FactoryReport, LAUNCHERS, ModelReport } from '../../shared/factory/factory-exchange.ts';
 import type { KnownReport } from './factory-reports.ts';
 
@@ -39,7 +40,8 @@ export function startableModels(reports: readonly KnownReport[], now: number): S
   return reports.flatMap((report) =>
     report.models.flatMap((model) => {
       const { id, state, estimate_ms: estimate, progress, wake } = model;
-      if (state === 'ready') return [];
+      // Nobody requests functions like a model, so lists of models do not contain them.
+      if (state === 'ready' || id === FUNCTIONS_MODEL) return [];
       const left = estimate === undefined ? undefined : Math.max(0, estimate - (now - report.at));
       return [
         {

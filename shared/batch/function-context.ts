@@ -2,6 +2,11 @@
 
 /** This endpoint exists only in batches. */
 export const FUNCTIONS_ENDPOINT = '/v1/otela/functions';
+/**
+ * Stands for all functions where a model is expected: in the name of their queue, and in a factory's file. A node runs a
+ * function only if the node admits the function's owner.
+ */
+export const FUNCTIONS_MODEL = 'function:';
 /** Maximum size of one Python file. Weights and data are not part of the file; it loads them itself. */
 export const FUNCTION_MAX_BYTES = 512 * 1024;
 /** Maximum length of a function's failure message in a line's error. */

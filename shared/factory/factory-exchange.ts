@@ -243,5 +243,7 @@ export const FACTORY_LABEL = 'factory';
 export const JOB_LABEL = 'factory-job';
 /** Prefix of the names of a factory's jobs and deployments. The dashes at its end distinguish `pool` from `pool-2`. */
 export const jobNamePrefix = (factory: string): string => `otela-${factory}--`;
+/** Label of a node that runs functions and no engine. A factory's job of functions gives it the value `on`. */
+export const FUNCTIONS_LABEL = 'functions';
 /** Label with the first 12 hex digits of the recipe's hash. */
 export const CONTEXT_LABEL = 'context';

@@ -1,7 +1,12 @@
 /** Decides from which batch a node gets lines: first the filters of a request, then the shares between batches. */
 
 import type { LineRequirements } from '../../../shared/batch/batch-input-check.ts';
-import { FUNCTIONS_ENDPOINT, type NodeContexts, readFunctionName } from '../../../shared/batch/function-context.ts';
+import {
+  FUNCTIONS_ENDPOINT,
+  FUNCTIONS_MODEL,
+  type NodeContexts,
+  readFunctionName,
+} from '../../../shared/batch/function-context.ts';
 import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import { leaseDelayMs } from '../../../shared/batch/node-lease-rank.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
@@ -22,15 +27,9 @@ const TRIED_MAX = 8;
  * Maximum wait of a node that asks for a model which the registry does not list for it yet. Then the node asks again.
  */
 const UNKNOWN_WAIT_MS = 2_000;
-/**
- * Name of the queue that all batches of functions share. A node runs a function only if the node admits the function's
- * owner.
- */
-const FUNCTION_QUEUE = 'function:';
-
 /** Returns the name of the queue in which a batch offers its lines of this model. */
 export function queueOf(endpoint: string, model: string): string {
-  return endpoint === FUNCTIONS_ENDPOINT ? FUNCTION_QUEUE : model;
+  return endpoint === FUNCTIONS_ENDPOINT ? FUNCTIONS_MODEL : model;
 }
 
 interface LeasingNode {
@@ -79,7 +78,7 @@ export async function leaseOfFunctions(
 ): Promise<GrantedLease | undefined> {
   const { entry } = node;
   if ((entry.state !== 'SERVING' && entry.state !== 'JOIN') || entry.leaving !== undefined) return undefined;
-  const queue = env.BATCH_QUEUE.getByName(FUNCTION_QUEUE);
+  const queue = env.BATCH_QUEUE.getByName(FUNCTIONS_MODEL);
   const tried: string[] = [];
   for (let i = 0; i < TRIED_MAX; i++) {
     const batch = await queue.nextFunction(tried, ask);
@@ -102,7 +101,7 @@ export async function waitForOffer(
   waitMs: number,
 ): Promise<void> {
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
-  const queues = functions === undefined ? served : [FUNCTION_QUEUE];
+  const queues = functions === undefined ? served : [FUNCTIONS_MODEL];
   const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
   // Only queues of models that the registry lists for this node are called: a node may name any model, and each name
   // would create a queue object. If a named model is not listed, the wait is short, because the registry may list the

@@ -106,3 +106,24 @@ it('reads durations and time limits', () => {
     undefined,
   ]);
 });
+
+it.each([
+  ['recipe = "llama"\nmax = 4', 'recipe = "python"\nmax = 4', /belongs to \[models."function:"\]/],
+  ['allow_functions = ["p1"]', 'allow_functions = ["p1"]\nengine = "vllm"', /its jobs run no engine/],
+  ['allow_functions = ["p1"]', 'allow_functions = []', /allow_functions/],
+  ['allow_functions = ["p1"]', 'engine = "vllm"', /recipe python has no weights|belongs to/],
+])('refuses functions with %s replaced by %s', (from, to, said) => {
+  const text = `${CONFIG}
+[recipes.python]
+[[recipes.python.engines]]
+gpu = ["H100"]
+gpus = 1
+allow_functions = ["p1"]
+
+[models."function:"]
+recipe = "python"
+`;
+  expect('faults' in parseConfig(text)).toBe(false);
+  const read = parseConfig(text.replace(from, to));
+  expect('faults' in read ? read.faults.map((fault) => fault.text).join() : '').toMatch(said);
+});

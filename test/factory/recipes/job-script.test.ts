@@ -27,14 +27,18 @@ function placesIn(text: string, model = LLAMA) {
 }
 
 /** The agent's arguments in the job of a model's first place. */
-async function told(text: string, more: { agent?: string; jobId?: string; tmpdir?: string } = {}): Promise<string[]> {
+async function told(
+  text: string,
+  more: { agent?: string; jobId?: string; tmpdir?: string } = {},
+  model = LLAMA,
+): Promise<string[]> {
   const directory = await temporaryDirectory();
   const agent = join(directory, more.agent ?? 'otela-agent');
   writeFileSync(agent, AGENT);
   chmodSync(agent, 0o755);
-  const [place] = placesIn(text);
+  const [place] = placesIn(text, model);
   if (place === undefined) throw new Error('no place');
-  const context = jobContext(LLAMA, place);
+  const context = jobContext(model, place);
   const body = scriptBody({
     factory: 'pool',
     gateway: 'https://otela.example.org',
@@ -155,4 +159,29 @@ it('a context is named by its content: equal ones have one name, however their t
   expect(longer).not.toBe(first);
   // The load time and the idle time are not part of it.
   expect(of(CONFIG.replace('load = "2m"', 'load = "9m"').replace('idle = "10m"', 'idle = "1m"'))[0]).toBe(first);
+});
+
+const FUNCTIONS = `${CONFIG}
+[recipes.python]
+[[recipes.python.engines]]
+gpu = ["H100"]
+gpus = 4
+allow_functions = ["p1", "user:u$(touch evil)"]
+arguments = ["--functions-network", "--weights-dir", "~/w d"]
+
+[models."function:"]
+recipe = "python"
+lines_per_job = 1000
+`;
+
+it('a job of functions runs no engine: its agent allows the projects, also with a hostile name', async () => {
+  const text = FUNCTIONS.replace('user:u$(touch evil)', 'user:u<evil>');
+  const words = await told(text, {}, 'function:');
+  expect(words.slice(words.indexOf('functions=on'), -3)).toEqual([
+    'functions=on',
+    ...['--allow-functions', 'p1', '--allow-functions', 'user:u<evil>'],
+    ...['--functions-network', '--weights-dir', '/home/me/w d'],
+  ]);
+  expect(words).not.toContain('--engine-port');
+  expect(() => placesIn(FUNCTIONS, 'function:')).toThrow('must be one word');
 });

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
 import { DemandSignals } from '../../../gateway/factory/demand-signals.ts';
 import { isFactorySilent, type KnownReport } from '../../../gateway/factory/factory-reports.ts';
+import { BusyTimes, servingNodes } from '../../../gateway/factory/serving-nodes.ts';
 import { startableModels } from '../../../gateway/factory/startable-models.ts';
 import { LAUNCHERS } from '../../../shared/factory/factory-exchange.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 
 const report = (more: Partial<KnownReport>): KnownReport => ({
   tokenId: 'ft_1',
@@ -60,4 +62,29 @@ test('nothing is remembered of models that no factory has', () => {
   signs.asked('m', 1_000);
   signs.retain(new Set(['other']));
   expect(signs.of('m', 0, 1_000)).not.toHaveProperty('asked_ms_ago');
+});
+
+test('functions are not a model that a request could start', () => {
+  expect(startableModels([report({ models: [{ ...cold, id: 'function:' }, cold] })], 0).map(({ id }) => id)).toEqual([
+    'm',
+  ]);
+});
+
+test('a node of a factory that runs functions is ready when it has joined; other nodes without an engine are joining', () => {
+  const entry = (session: string, labels: Record<string, string>, state = 'JOIN') =>
+    ({ session, state, labels, models: [], provider: 'lab', cluster: 'alps' }) as unknown as RegistryEntry;
+  const nodes = {
+    entries: () => [
+      entry('a', { factory: 'f', functions: 'on' }),
+      entry('b', { factory: 'f' }),
+      entry('c', { functions: 'on' }, 'DOWN'),
+    ],
+    live: { loadOf: () => undefined },
+  } as unknown as Parameters<typeof servingNodes>[0];
+  const found = servingNodes(nodes, { provider: 'lab', factory: 'f' }, new Set(), new BusyTimes(), 0);
+  expect(found.map(({ session, state }) => [session, state])).toEqual([
+    ['a', 'ready'],
+    ['b', 'joining'],
+    ['c', 'draining'],
+  ]);
 });
