@@ -16,14 +16,14 @@ import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.
 import { isListed, saveSummary } from './batch-summary-row.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
-import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_TOKENS, stepGivenUp } from './error-messages.ts';
+import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_GPU_TIME, NO_TOKENS, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { notifyQueues, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
+import { MonthlyBudget } from './monthly-budget.ts';
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
 import { discardFiles, writeFiles } from './result-files.ts';
 import { isUnavailable, Obstacle, ownerMessage } from './step-failures.ts';
-import { TokenBudget } from './token-budget.ts';
 
 /** Interval at which a running batch is checked and announces to its models' queues that it needs nodes. */
 const TURN_MS = 5_000;
@@ -50,7 +50,7 @@ export class BatchObject extends GatewayObject {
   /** True if several nodes serve the batch's models. A line that failed at one node is then tried at another. */
   #others = false;
   readonly #obstacle = new Obstacle();
-  readonly #budget = new TokenBudget();
+  readonly #budget = new MonthlyBudget();
   /**
    * True as soon as the gateway begins to write the output files, because a later result would not be in them. A
    * canceled or expired batch keeps its previous status until the files are written.
@@ -148,11 +148,14 @@ export class BatchObject extends GatewayObject {
     const { status } = this.#record.state;
     if (isTerminal(status)) return this.#record.shown(this.#now, null);
     const isRunning = this.#record.ledger.leases.length > 0;
-    return this.#record.shown(this.#now, this.#usedUp() ? NO_TOKENS : this.#obstacle.shown(this.#now, isRunning));
+    return this.#record.shown(this.#now, this.#usedUp() ?? this.#obstacle.shown(this.#now, isRunning));
   }
 
-  #usedUp(): boolean {
-    return this.#record.state.status === 'in_progress' && this.#budget.isUsedUp(this.#record.runningTokens);
+  /** Which monthly limit is used up, for the owner. */
+  #usedUp(): string | undefined {
+    if (this.#record.state.status !== 'in_progress') return undefined;
+    if (this.#budget.isUsedUp(this.#record.runningTokens)) return NO_TOKENS;
+    return this.#record.function !== undefined && this.#budget.isGpuTimeUsedUp ? NO_GPU_TIME : undefined;
   }
 
   /** Returns what a node must fulfill for a lease. Null: no node may get a lease now. */
@@ -228,12 +231,12 @@ export class BatchObject extends GatewayObject {
     this.#offer();
   }
 
-  /** Stores results. @returns whether the lease is valid, and which failed lines are to be retried */
-  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<CommitAnswer> {
+  /** Stores results. @param gpus number of the node's GPUs @returns whether the lease is valid, and which failed lines are to be retried */
+  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string, gpus = 0): Promise<CommitAnswer> {
     if (!this.#takesResults) return { leased: false, stop: true, again: [], elsewhere: 0 };
-    const at = { provider, others: this.#others, nowMs: this.#now };
-    const { leased, again, elsewhere, tokens } = this.#record.commit(ref, results, at);
-    this.#budget.spend(tokens);
+    const at = { provider, gpus, others: this.#others, nowMs: this.#now };
+    const { leased, again, elsewhere, tokens, gpuMs } = this.#record.commit(ref, results, at);
+    this.#budget.spend(tokens, gpuMs);
     if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();
     return { leased, stop: this.#stops(ref), again, elsewhere };
   }
@@ -384,8 +387,8 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined) return null;
     const { status, paused } = this.#record.state;
-    if (status !== 'in_progress' || paused || this.#closed || this.#obstacle.blocks(this.#now) || this.#usedUp())
-      return null;
+    if (status !== 'in_progress' || paused || this.#closed || this.#obstacle.blocks(this.#now)) return null;
+    if (this.#usedUp() !== undefined) return null;
     return spec;
   }
 

@@ -25,6 +25,10 @@ const progressSchema = z.strictObject({
   lines_per_s: z.number().min(0),
   tokens_per_s: z.number().min(0),
   wasted_tokens: count.meta({ description: 'Tokens of duplicate responses, which were dropped.' }),
+  gpu_seconds: z
+    .number()
+    .min(0)
+    .meta({ description: 'GPU-seconds of load() and of calls, for batches with a function.' }),
   estimated_end: at.meta({ description: 'Unix seconds; null: unknown.' }),
   owner: z
     .string()

@@ -23,6 +23,8 @@ import { lineBytes, lineUsage } from './line-usage.ts';
  * tried for days.
  */
 const GIVE_UP_LINES = 3;
+/** A node cannot charge for more GPUs, as for requests. */
+const GPUS_MAX = 256;
 
 /** The result of a commit. */
 interface CommitResult {
@@ -37,10 +39,12 @@ interface CommitResult {
   elsewhere: number;
   /** Tokens of the results that were accepted. */
   tokens: number;
+  /** GPU time of the results that were accepted. */
+  gpuMs: number;
 }
 
 /** The answer to the node that committed. `stop`: no result of the lease is needed any more. */
-export type CommitAnswer = Omit<CommitResult, 'tokens'> & { stop: boolean };
+export type CommitAnswer = Omit<CommitResult, 'tokens' | 'gpuMs'> & { stop: boolean };
 
 /** A stored batch, and every change to it. Synchronous, so that the changes of one call are committed together. */
 export class BatchRecord {
@@ -187,14 +191,16 @@ export class BatchRecord {
   /**
    * Stores results of lines. The first result of a line counts; later ones are dropped, and their usage is not
    * recorded.
-   * @param others whether another node could try a line that failed at this node
+   * @param others whether another node could try a line that failed at this node @param gpus of the node
    */
   commit(
     ref: LeaseRef,
-    results: readonly LineResult[],
-    { provider, others, nowMs }: { provider: string; others: boolean; nowMs: number },
+    given: readonly LineResult[],
+    { provider, gpus, others, nowMs }: { provider: string; gpus: number; others: boolean; nowMs: number },
   ): CommitResult {
     const { ledger } = this;
+    const results =
+      this.function === undefined ? given.map(withoutGpuTime) : this.#withinGpuTime(ref, given, gpus, nowMs);
     const again: number[] = [];
     let elsewhere = 0;
     const final: LineResult[] = [];
@@ -223,12 +229,29 @@ export class BatchRecord {
       const seq = this.#rows.addResults(ref.chunk, counted);
       this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
     }
+    const gpuMs = counted.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
     const tokens = this.#count(counted, wasted, lineBytes(ledger.chunks[ref.chunk]), nowMs);
     if (exhausted !== undefined) this.#giveUp(exhausted);
     if (elsewhere > 0) ledger.avoid(ref, nowMs);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
-    return { leased, again, elsewhere, tokens };
+    return { leased, again, elsewhere, tokens, gpuMs };
+  }
+
+  /**
+   * Bounds the GPU time that a node claims. The node's GPUs cannot have worked longer than since its last results of
+   * this lease, or since it got the lease. After the lease's end nothing can be charged.
+   */
+  #withinGpuTime(ref: LeaseRef, results: readonly LineResult[], gpus: number, nowMs: number): LineResult[] {
+    const found = this.ledger.leases.find(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
+    const lease = found?.lease.node === ref.node ? found.lease : undefined;
+    const sinceMs = lease === undefined ? 0 : nowMs - (lease.progressMs ?? lease.grantedMs);
+    const most = Math.min(gpus, GPUS_MAX) * Math.max(0, sinceMs);
+    const claimed = results.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
+    const share = claimed > most ? most / claimed : 1;
+    return results.map((result) =>
+      result.gpu_ms === undefined ? result : { ...result, gpu_ms: result.gpu_ms * share },
+    );
   }
 
   /**
@@ -262,6 +285,7 @@ export class BatchRecord {
       ...state,
       usage,
       counts: { total, completed: completed + good, failed: bad + counted.length - good },
+      gpuMs: counted.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, state.gpuMs ?? 0),
       resultBytes: counted.reduce((sum, { body }) => sum + body.length, state.resultBytes ?? 0),
       wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + lineUsage(result, inputBytes).output, 0),
     };
@@ -328,6 +352,11 @@ function failed({ line, request_id, status_code: status, error, why }: LineResul
     error: code satisfies LineErrorCode,
     ...(reason === undefined ? {} : { why: reason }),
   };
+}
+
+/** GPUs of engines are shared with requests, so lines at engines are not charged for GPU time. */
+function withoutGpuTime({ gpu_ms: _, ...result }: LineResult): LineResult {
+  return result;
 }
 
 function bounded(result: LineResult, room: number): LineResult {

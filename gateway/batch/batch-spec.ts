@@ -61,6 +61,8 @@ export interface StoredBatchState {
   /** Output tokens of duplicate results, which were dropped. */
   wastedTokens: number;
   requeued: number;
+  /** GPU time of a function's lines in milliseconds. Absent: none. */
+  gpuMs?: number;
   /** Bytes of all results. Absent: no results, or the batch was started by an earlier version. */
   resultBytes?: number;
   /** Why the function was given up; absent: it was not. */
@@ -120,6 +122,7 @@ export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: Ba
       lines_per_s: progress.linesPerS,
       tokens_per_s: progress.tokensPerS,
       wasted_tokens: state.wastedTokens,
+      gpu_seconds: Math.round((state.gpuMs ?? 0) / 10) / 100,
       estimated_end: progress.estimatedEnd,
       waiting_for: progress.waitingFor,
     },

@@ -91,16 +91,17 @@ async function handOn(
   for (const { position, chunk, seq, node, provider, at } of some) {
     const lines = record.ledger.chunks[chunk];
     const model = record.demands[lines?.demands ?? 0]?.model ?? '';
-    const rows = record
-      .resultsOf(chunk, seq)
+    const results = record.resultsOf(chunk, seq);
+    const rows = results
       .filter(({ error }) => error === undefined)
       .map((result) =>
         batchUsageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lineBytes(lines) }),
       );
+    const gpuMs = results.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
     const shard = shards.get(usageShardOf(at));
     if (shard === undefined) shards.set(usageShardOf(at), rows);
     else shard.push(...rows);
-    settlements.push({ position, settlement: settlementOf(spec, { position, at }, model, rows) });
+    settlements.push({ position, settlement: { ...settlementOf(spec, { position, at }, model, rows), gpuMs } });
   }
   const { limits } = spec.account;
   const added = [...shards].map(([shard, rows]) => env.USAGE.getByName(shard).add(rows));

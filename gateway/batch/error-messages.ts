@@ -6,6 +6,7 @@ export const CANCELLED_WITHOUT_FILES = 'The files of the batch could not be writ
 export const stepGivenUp = (why: string) =>
   `The same step of the batch failed repeatedly, so the gateway ended the batch: ${why.slice(0, 200)}`;
 export const NO_TOKENS = 'The tokens of this month are used up: raise the budget, or wait for the next month.';
+export const NO_GPU_TIME = 'The GPU-seconds of this month are used up: raise the limit, or wait for the next month.';
 export const INPUT_LOST = {
   code: 'input_lost',
   message: 'The input file could not be read within the window.',

@@ -34,6 +34,8 @@ export interface LineResult {
   error?: LineErrorCode;
   /** The node's description of the failure, at most WHY_MAX characters. */
   why?: string;
+  /** Milliseconds for which the line occupied GPUs, times their number, as the node reports; absent: unknown. */
+  gpu_ms?: number;
 }
 
 interface LineResponse {

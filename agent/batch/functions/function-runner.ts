@@ -255,10 +255,13 @@ export class FunctionRunner {
     });
     if (answer.kind === 'outputs') {
       this.#options.host.setWell(context);
-      calls.took(call.length, performance.now() - began);
+      const ms = performance.now() - began;
+      calls.took(call.length, ms);
+      const gpuMs = this.#options.host.gpuMs(process, ms) / call.length;
       for (const [i, { line }] of call.entries()) {
         const why = answer.failed.get(i);
-        work.add(why === undefined ? answeredLine(line, model, answer.outputs[i]) : raisedLine(line, why));
+        const result = why === undefined ? answeredLine(line, model, answer.outputs[i]) : raisedLine(line, why);
+        work.add(gpuMs === 0 ? result : { ...result, gpu_ms: gpuMs });
       }
       return 'done';
     }

@@ -7,7 +7,7 @@ import type { FunctionOptions } from './function-options.ts';
 import type { FunctionPackages, PackageStore } from './function-packages.ts';
 import { type FunctionLimits, FunctionProcess } from './function-process.ts';
 import type { FunctionSandbox } from './function-sandbox.ts';
-import { findInterpreter } from './python-interpreter.ts';
+import { findInterpreter, type Interpreter } from './python-interpreter.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -68,8 +68,13 @@ export class UnsuitableNodeError extends LoadError {
   }
 }
 
+/** An interpreter is asked for its version again after this time, because the operator may have replaced it. */
+const INTERPRETER_MS = 600_000;
+
 export class FunctionStarter {
   readonly #options: StarterOptions;
+  /** Interpreters by the declared version; undefined: none was declared. At most one for each minor version of Python. */
+  readonly #interpreters = new Map<string | undefined, { found: Interpreter; atMs: number }>();
 
   constructor(options: StarterOptions) {
     this.#options = options;
@@ -81,10 +86,10 @@ export class FunctionStarter {
    * @throws LoadError
    */
   async start(code: FunctionCode, gpus: readonly string[] | undefined): Promise<FunctionProcess> {
-    const { temporary, run, packages, sandbox, log } = this.#options;
+    const { temporary, packages, sandbox, log } = this.#options;
     const limits = this.#limitsOf(code);
     const options = code.options instanceof Error ? undefined : code.options;
-    const interpreter = await findInterpreter(limits.python, options?.python, run);
+    const interpreter = await this.#interpreter(options?.python);
     if (typeof interpreter === 'string') throw new UnsuitableNodeError(interpreter);
     const installed = await packages
       .prepare(code.owner, options?.requirements ?? [], interpreter)
@@ -110,6 +115,15 @@ export class FunctionStarter {
       installed?.release();
       throw error;
     }
+  }
+
+  /** @returns the interpreter of the declared version, or why there is none */
+  async #interpreter(version: string | undefined): Promise<Interpreter | string> {
+    const known = this.#interpreters.get(version);
+    if (known !== undefined && performance.now() - known.atMs < INTERPRETER_MS) return known.found;
+    const found = await findInterpreter(this.#options.limits.python, version, this.#options.run);
+    if (typeof found !== 'string') this.#interpreters.set(version, { found, atMs: performance.now() });
+    return found;
   }
 
   /** Ends what `start` waits for. */

@@ -34,6 +34,8 @@ interface Loaded {
   /** True while a call, or the loading, uses it. */
   inUse: boolean;
   gpus: readonly string[];
+  /** Duration of load() until a call's results report it. */
+  loadMs: number;
   usedMs: number;
 }
 
@@ -124,6 +126,15 @@ export class LoadedFunctions {
     );
   }
 
+  /** GPU time of a call that took `ms`, in milliseconds. The first call of a process includes the time of load(). */
+  gpuMs(process: FunctionProcess, ms: number): number {
+    const known = [...this.#loaded].find((one) => one.process === process);
+    if (known === undefined) return 0;
+    const { gpus, loadMs } = known;
+    known.loadMs = 0;
+    return gpus.length * (ms + loadMs);
+  }
+
   release(process: FunctionProcess): void {
     const known = [...this.#loaded].find((one) => one.process === process);
     if (known === undefined) return;
@@ -205,6 +216,7 @@ export class LoadedFunctions {
       state: 'loading',
       inUse: true,
       gpus: own,
+      loadMs: 0,
       usedMs: now(),
     };
     this.#loaded.add(loaded);
@@ -217,6 +229,7 @@ export class LoadedFunctions {
       const why = this.#closed ? 'the agent is stopping' : await process.load();
       if (why !== undefined) throw new LoadError(why);
       loaded.state = 'ready';
+      loaded.loadMs = now() - began;
       log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s${on}`);
       this.#reportFreed();
       return process;

@@ -108,6 +108,7 @@ const commitSchema = z.object({
         body: z.string(),
         error: z.enum(['engine_failed', 'function_load_failed']).optional(),
         why: z.string().max(WHY_MAX).optional(),
+        gpu_ms: z.number().min(0).optional(),
       }),
     )
     .max(CHUNK_LINES),
@@ -174,12 +175,15 @@ batchAgentRoutes.post('/function', async (c) => {
 batchAgentRoutes.post('/commit', async (c) => {
   const node = await nodeOf(c);
   const { results, ...given } = parsed(commitSchema, node.body);
-  const answered = results.map(({ error, why, ...result }) => ({
+  const answered = results.map(({ error, why, gpu_ms: gpuMs, ...result }) => ({
     ...result,
+    ...(gpuMs === undefined ? {} : { gpu_ms: gpuMs }),
     ...(error === undefined ? {} : { error }),
     ...(why === undefined ? {} : { why }),
   }));
-  return c.json(await (await batchOf(c, given.batch)).commit(refOf(node, given), answered, node.entry.provider));
+  const { provider, hardware } = node.entry;
+  const batch = await batchOf(c, given.batch);
+  return c.json(await batch.commit(refOf(node, given), answered, provider, hardware.gpus.length));
 });
 
 batchAgentRoutes.post('/renew', async (c) => {

@@ -85,6 +85,15 @@ it('each process has a GPU of the node to itself, or as many as its function dec
   host.release(held);
 });
 
+it('the GPU time of a call is that of all GPUs of its process, and the first call adds that of load()', async () => {
+  const { host, clock } = await hostOf(2, ['GPU-0', 'GPU-1', 'GPU-2']);
+  const loading = host.acquire(codeOf('a', PID, { gpus: 2 }));
+  clock.ms += 500;
+  const process = await loading;
+  expect([host.gpuMs(process, 100), host.gpuMs(process, 100)]).toEqual([1_200, 200]);
+  host.release(process);
+});
+
 it('a second process of one function does not unload another that was used a moment ago', async () => {
   const { host, clock } = await hostOf(2);
   const held = await host.acquire(codeOf('a'));
