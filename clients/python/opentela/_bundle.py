@@ -14,6 +14,7 @@ import inspect
 import io
 import json
 import os
+import pkgutil
 import sys
 import sysconfig
 import textwrap
@@ -28,7 +29,6 @@ BYTES_MAX = 512 * 1024
 # Files of a package that travel with it; more is no code.
 FILES_MAX = 500
 FORMAT = 1
-LIBRARY = ("__init__", "_bundle", "_client", "_errors", "_function", "_gateway", "_local", "_progress", "_runs", "_sender", "_served", "_values", "_worker")
 SKIPPED = {"__pycache__", "node_modules", "venv"}
 
 
@@ -57,7 +57,9 @@ def _json(value):
 @functools.cache
 def library(with_cloudpickle):
     """This package without its part for sealed prompts, as a zip file in base64. Only the same cloudpickle reads a pickle, so it travels."""
-    files = _modules_of(__package__, LIBRARY)
+    # All of its modules, because the package's __init__ imports most of them.
+    names = [one.name for one in pkgutil.iter_modules(sys.modules[__package__].__path__) if not one.ispkg]
+    files = _modules_of(__package__, ["__init__", *names])
     if with_cloudpickle:
         files.update(_modules_of("cloudpickle", ("__init__", "cloudpickle")))
     return _zip(files)

@@ -303,5 +303,16 @@ class Packing(unittest.TestCase):
             self.assertRaisesRegex(TypeError, r"pip install 'opentela\[notebook\]'", _values.dumps, lambda: 1)
 
 
+class Library(unittest.TestCase):
+    def test_a_node_needs_nothing_else_to_import_it(self):
+        with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+            file.write(base64.b64decode(_bundle.library(False)))
+            file.flush()
+            program = f"import sys; sys.path.insert(0, {file.name!r}); import opentela, opentela._worker; print(opentela.__file__)"
+            said = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertIn(".zip", said.stdout)
+
+
 if __name__ == "__main__":
     unittest.main()
