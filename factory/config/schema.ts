@@ -124,7 +124,7 @@ const engine = z.strictObject({
   gpu: z.array(gpu).min(1).max(32),
   gpus: positive.max(64),
   /**
-   * For jobs that run Python functions and no engine: the owners whose functions run, as the agent's --allow-functions
+   * For jobs that run Python functions and no engine: the owners of these functions, as the agent's --allow-functions
    * takes them. `arguments` are then further flags of the agent.
    */
   allow_functions: z.array(oneWordSchema).min(1).max(64).optional(),

@@ -40,7 +40,7 @@ export function startableModels(reports: readonly KnownReport[], now: number): S
   return reports.flatMap((report) =>
     report.models.flatMap((model) => {
       const { id, state, estimate_ms: estimate, progress, wake } = model;
-      // Nobody requests functions like a model, so lists of models do not contain them.
+      // No client requests functions like a model, so lists of models do not contain them.
       if (state === 'ready' || id === FUNCTIONS_MODEL) return [];
       const left = estimate === undefined ? undefined : Math.max(0, estimate - (now - report.at));
       return [

@@ -3,7 +3,7 @@
 /** This endpoint exists only in batches. */
 export const FUNCTIONS_ENDPOINT = '/v1/otela/functions';
 /**
- * Stands for all functions where a model is expected: in the name of their queue, and in a factory's file. A node runs a
+ * The name of all functions together, in place of a model's: of their queue, and in a factory's file. A node runs a
  * function only if the node admits the function's owner.
  */
 export const FUNCTIONS_MODEL = 'function:';

@@ -29,7 +29,7 @@ const answer = (line: number, gpuMs?: number): LineResult => ({
   ...(gpuMs === undefined ? {} : { gpu_ms: gpuMs }),
 });
 
-/** Runs `test` with a batch whose chunk of three lines was leased to `node` at 0 ms. */
+/** Runs `run` with a batch of one chunk with three lines, which was leased to `node` at 0 ms. */
 function leased(
   name: string,
   made: typeof MADE | undefined,
