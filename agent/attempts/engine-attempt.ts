@@ -26,6 +26,8 @@ const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 export interface EngineAttemptHost {
   /** Absent if this agent does not open sealed requests. */
   readonly seals?: SealOpener | undefined;
+  /** Number of acknowledged bytes that a new attempt keeps. */
+  tail(): number;
   now(): number;
   /** Milliseconds of the clock for deadlines; see `WaitClock`. */
   patientNow(): number;
@@ -57,7 +59,7 @@ export class EngineAttempt {
   readonly endpoint: Endpoint;
   readonly body: EngineRequestBody;
   readonly #host: EngineAttemptHost;
-  readonly #outgoing = new OutboundStream();
+  readonly #outgoing: OutboundStream;
   /** True while it is unknown whether the engine accepts the `stream_options` that the gateway adds. */
   readonly #mayRefuse: boolean;
   #stream: number;
@@ -87,6 +89,7 @@ export class EngineAttempt {
     this.name = attemptName(open);
     this.endpoint = endpoint;
     this.#host = host;
+    this.#outgoing = new OutboundStream({ tail: host.tail() });
     this.#stream = open.stream;
     const plain = withoutUsage(open.edits);
     const options = plain.length < open.edits.length ? host.usageOptions() : 'taken';

@@ -3,7 +3,7 @@ import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import { RATE_FRAME, TIMED_REPORT_FRAME } from '../../shared/wire/protocol-constants.ts';
+import { RATE_FRAME, RETAINED_TAIL_BYTES, TIMED_REPORT_FRAME } from '../../shared/wire/protocol-constants.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
@@ -33,6 +33,14 @@ const SETTLED_WAIT_MS = 2_000;
 /** Statuses of an engine that may have lost a model since the last probe, or is loading it again. */
 const LOST_MODEL: ReadonlySet<number> = new Set([404, 503]);
 
+/** What the other end of a link said at the handshake. */
+export interface LinkPeer {
+  /** The highest frame type that it reads. Default: 0. */
+  reads?: number;
+  /** Number of bytes that an attempt keeps after they were acknowledged. Default: RETAINED_TAIL_BYTES. */
+  tail?: number;
+}
+
 /**
  * All attempts of one gateway, or of one other agent, at this node's engine. An attempt outlives the socket on which it
  * arrived, and can be found by its name or by its stream.
@@ -43,6 +51,7 @@ export class EngineAttempts {
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   readonly #loadReports: LoadReports | undefined;
+  #tail = RETAINED_TAIL_BYTES;
   /** True if the other end of the tunnel or channel reads REPORTs with timings. */
   #readsTimings = false;
   readonly #named = new TransientMap<string, EngineAttempt>();
@@ -67,6 +76,7 @@ export class EngineAttempts {
   ) {
     this.#host = {
       seals,
+      tail: () => this.#tail,
       now: () => performance.now(),
       patientNow: () => waitClock.now(),
       usageOptions: () => this.#client?.usage.state ?? 'unknown',
@@ -95,12 +105,10 @@ export class EngineAttempts {
     return this.#named.size;
   }
 
-  /**
-   * Call when a socket is ready. Repeats the reports that the gateway has not stored.
-   * @param reads the highest frame type that the gateway reads
-   */
-  connect(link: Link, reads = 0): void {
+  /** Call when a socket is ready. Repeats the reports that the gateway has not stored. */
+  connect(link: Link, { reads = 0, tail = RETAINED_TAIL_BYTES }: LinkPeer = {}): void {
     this.#link = link;
+    this.#tail = tail;
     this.#loadReports?.connect(link, reads >= RATE_FRAME);
     this.#readsTimings = reads >= TIMED_REPORT_FRAME;
     for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);

@@ -9,9 +9,9 @@ import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { lostCreditText } from '../../shared/wire/lost-credit.ts';
-import { FRAMES_HEADER } from '../../shared/wire/protocol-constants.ts';
+import { FRAMES_HEADER, RETAINED_TAIL_BYTES, TAIL_HEADER } from '../../shared/wire/protocol-constants.ts';
 import type { EngineAttempt } from '../attempts/engine-attempt.ts';
-import { EngineAttempts } from '../attempts/engine-attempts.ts';
+import { EngineAttempts, type LinkPeer } from '../attempts/engine-attempts.ts';
 import { waitClock } from '../wait-clock.ts';
 import { dialTunnel } from './dial-tunnel.ts';
 import { GatewayConnection } from './gateway-connection.ts';
@@ -121,8 +121,10 @@ class GatewayTunnel implements Tunnel {
     let why = '';
     let refusal: TunnelRefusal | undefined;
     let reads = 0;
+    let tail = RETAINED_TAIL_BYTES;
     socket.on('upgrade', ({ headers }) => {
       reads = Number(headers[FRAMES_HEADER]) || 0;
+      tail = retainedTail(headers[TAIL_HEADER]);
     });
     socket.on('error', (error) => {
       why ||= error.message;
@@ -139,7 +141,7 @@ class GatewayTunnel implements Tunnel {
     };
     socket.on('unexpected-response', (_request, response) => neverRejects(onResponse(response)));
     this.#connection = new GatewayConnection(socket, this.#options.identity, ++this.#generation, {
-      onReady: (link, gateway) => this.#onReady(link, gateway, reads),
+      onReady: (link, gateway) => this.#onReady(link, gateway, { reads, tail }),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),
       onClosed: (code, reason) => {
@@ -164,11 +166,11 @@ class GatewayTunnel implements Tunnel {
     this.#options.onOver?.(why);
   }
 
-  #onReady(link: Link, gateway: string, reads: number): void {
+  #onReady(link: Link, gateway: string, peer: LinkPeer): void {
     this.#link = link;
     this.#readyAt = performance.now();
     this.#touched = new Set();
-    this.#requests.connect(link, reads);
+    this.#requests.connect(link, peer);
     this.#options.onConnected?.(gateway);
     neverRejects(this.publish());
     this.#sender = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
@@ -281,6 +283,13 @@ class GatewayTunnel implements Tunnel {
     clearTimeout(this.#retry);
     clearInterval(this.#ticking);
   }
+}
+
+/** Reads TAIL_HEADER. A gateway can only lower the tail, because the memory is the agent's. */
+function retainedTail(header: string | string[] | undefined): number {
+  return typeof header === 'string' && /^\d{1,6}$/.test(header)
+    ? Math.min(RETAINED_TAIL_BYTES, Number(header))
+    : RETAINED_TAIL_BYTES;
 }
 
 async function textOf(response: IncomingMessage): Promise<string> {

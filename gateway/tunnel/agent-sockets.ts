@@ -1,7 +1,7 @@
 import { CLOSE_CODES } from '../../shared/wire/close-codes.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import { FrameMeter } from '../../shared/wire/frame-limits.ts';
-import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/protocol-constants.ts';
+import { FRAMES_HEADER, FRAMES_READ, TAIL_HEADER } from '../../shared/wire/protocol-constants.ts';
 import type { ObjectSockets } from '../platform/object-context.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER, ProvenSockets } from '../registry/proven-sockets.ts';
@@ -28,16 +28,22 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
   readonly #session: string;
   readonly #events: Events;
   readonly #host: AgentSocketHost;
+  readonly #headers: Record<string, string>;
   #active: AgentSocket | undefined;
   /** True if the active socket's attachment contains its link's counters. */
   #saved = true;
   #lastFrameAt = 0;
 
-  constructor(sockets: ObjectSockets, session: string, events: Events) {
+  /** @param tail number of acknowledged bytes of each response that the agent keeps; undefined: the agent's default */
+  constructor(sockets: ObjectSockets, session: string, tail: number | undefined, events: Events) {
     super(sockets, { challenged: CHALLENGED_MAX, challengedPerSession: CHALLENGED_MAX });
     this.#sockets = sockets;
     this.#session = session;
     this.#events = events;
+    this.#headers = {
+      [FRAMES_HEADER]: String(FRAMES_READ),
+      ...(tail !== undefined && { [TAIL_HEADER]: String(tail) }),
+    };
     const stuck = (peer: AgentSocket) => this.close(peer, CLOSE_CODES.silent, 'the agent does not read');
     this.#host = { session, sockets, meter: new FrameMeter(steadyNow), stuck };
   }
@@ -85,7 +91,7 @@ export class AgentSockets extends ProvenSockets<AgentSocket> {
     return this.challenge(
       { session, ticket, audience: headers.get(AUDIENCE_HEADER) ?? '' },
       (socket, attachment) => new AgentSocket(socket, this.#host, { ...attachment, ...more }),
-      { [FRAMES_HEADER]: String(FRAMES_READ) },
+      this.#headers,
     );
   }
 

@@ -3,6 +3,7 @@
  * or an alarm.
  */
 import type { HangSuspicion } from '../../shared/routing/hang/hang-suspicion.ts';
+import { LOCAL_TAIL_BYTES } from '../../shared/wire/protocol-constants.ts';
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { waitClock } from '../platform/wait-clock.ts';
@@ -40,7 +41,8 @@ interface TunnelParts {
 export function createTunnelParts(ctx: ObjectContext, env: Env, on: TunnelEvents): TunnelParts {
   const session = ctx.name;
   const waitUntil = (work: Promise<unknown>) => ctx.waitUntil(work);
-  const sockets: AgentSockets = new AgentSockets(ctx.sockets, session, {
+  const isAlone = env.OBJECTS_STAY === 'on' && env.PROCESSES === undefined;
+  const sockets: AgentSockets = new AgentSockets(ctx.sockets, session, isAlone ? LOCAL_TAIL_BYTES : undefined, {
     activated: (peer) => on.active(peer),
     replaced: () => {
       frames.abandon();

@@ -67,6 +67,18 @@ export const MESSAGE_MAX_BYTES = 1024 * 1024;
  */
 export const RETAINED_TAIL_BYTES = 256 * 1024;
 
+/**
+ * Header of the gateway's response to a tunnel's upgrade: the tail that the agent keeps of each response, at most
+ * RETAINED_TAIL_BYTES, which is the default.
+ */
+export const TAIL_HEADER = 'x-otela-retained-tail';
+
+/**
+ * The tail for a gateway that has all objects in one process. It grants credit for bytes that a client's socket has
+ * accepted, so it never claims an earlier byte.
+ */
+export const LOCAL_TAIL_BYTES = 16 * 1024;
+
 /** Milliseconds that an answer waits for a claim after its socket or its object was lost. */
 export const RESUME_WINDOW_MS = 10_000;
 

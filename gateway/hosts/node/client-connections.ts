@@ -12,8 +12,7 @@ import type { FastPathConnection } from './fast-path/fast-path-connection.ts';
 /** Maximum connections other than WebSockets. Each uses a descriptor and, while idle, about 30 KiB. */
 export const CONNECTIONS_MAX = 4_096;
 /**
- * Maximum WebSockets: 10,000 tunnels, and more for gossip, circuits, and sockets that are about to be replaced. The
- * database of each connected node uses three more descriptors.
+ * Maximum WebSockets: 10,000 tunnels, and more for gossip, circuits, and sockets that are about to be replaced.
  */
 export const WEBSOCKETS_MAX = 12_288;
 /**

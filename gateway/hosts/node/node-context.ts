@@ -116,6 +116,11 @@ export class NodeContext implements ObjectContext {
     return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0 || !this.gate.settled;
   }
 
+  /** When the object last used its open file, in milliseconds since 1970; undefined: the file is not open. */
+  get fileUsedAt(): number | undefined {
+    return this.#database.usedAt;
+  }
+
   /** Closes the object's file; the next use opens it. */
   rest(): void {
     this.gate.commit();

@@ -19,6 +19,13 @@ const FILE_IDLE_MS = 10_000;
  */
 const MEMORY_IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 5_000;
+/**
+ * Maximum open files of objects with sockets, such as the tunnels of connected nodes. Each file uses three descriptors
+ * and 0.2 MiB. Beyond this, the files that were not used for longest are closed.
+ */
+const SOCKET_FILES_MAX = 2_048;
+/** Closing a file may wait for the disk, so the event loop turns after this time of closing. */
+const CLOSING_MS = 2;
 
 /** An object's database that is stored beyond this process's disk. */
 export interface OwnedObject {
@@ -42,7 +49,6 @@ interface Instance {
   /** Pending calls of the object. They are rejected if the object is reset. */
   calls: Set<(cause: unknown) => void>;
   usedAt: number;
-  resting: boolean;
 }
 
 interface HostOptions {
@@ -51,6 +57,8 @@ interface HostOptions {
   classes: Readonly<Record<string, ObjectClass>>;
   env(): Env;
   log(line: string): void;
+  /** Maximum open files of objects with sockets. Tests set it; the default is SOCKET_FILES_MAX. */
+  socketFilesMax?: number;
   /** Absent: the objects are stored in their files, and in `alarms.sqlite`. */
   owned?: OwnedObjects;
 }
@@ -174,7 +182,6 @@ export class ObjectHost {
     const known = this.#instances.get(key);
     if (known !== undefined) {
       known.usedAt = Date.now();
-      known.resting = false;
       return known;
     }
     const path = join(this.#options.directory, className, fileName(name));
@@ -206,7 +213,7 @@ export class ObjectHost {
     });
     try {
       const room = new Room(context, this.#options.env());
-      instance = { owned, room, context, calls: new Set(), usedAt: Date.now(), resting: false };
+      instance = { owned, room, context, calls: new Set(), usedAt: Date.now() };
       this.#instances.set(key, instance);
       return instance;
     } catch (error) {
@@ -266,17 +273,34 @@ export class ObjectHost {
     // opens.
     if (storageHealth.failure !== undefined) return;
     const now = Date.now();
-    for (const [key, instance] of this.#instances) {
-      const idle = now - instance.usedAt;
-      if (instance.calls.size > 0 || idle < FILE_IDLE_MS) continue;
-      if (idle >= MEMORY_IDLE_MS && !instance.context.busy) {
+    const unused: NodeContext[] = [];
+    const connected: { context: NodeContext; fileUsedAt: number }[] = [];
+    for (const [key, { context, calls, usedAt }] of this.#instances) {
+      const { fileUsedAt } = context;
+      const idle = now - usedAt;
+      if (calls.size > 0 || idle < FILE_IDLE_MS) continue;
+      if (idle >= MEMORY_IDLE_MS && !context.busy) {
         this.#instances.delete(key);
-        instance.context.end();
-      } else if (!instance.resting && instance.context.sockets.size === 0) {
-        instance.resting = true;
-        instance.context.rest();
+        context.end();
+      } else if (fileUsedAt !== undefined && now - fileUsedAt >= FILE_IDLE_MS) {
+        if (context.sockets.size === 0) unused.push(context);
+        else connected.push({ context, fileUsedAt });
       }
     }
+    connected.sort((a, b) => a.fileUsedAt - b.fileUsedAt);
+    const { socketFilesMax = SOCKET_FILES_MAX } = this.#options;
+    for (const { context } of connected.slice(0, Math.max(0, connected.length - socketFilesMax))) unused.push(context);
+    this.#rest(unused);
+  }
+
+  #rest(contexts: NodeContext[]): void {
+    const until = performance.now() + CLOSING_MS;
+    while (performance.now() < until) {
+      const context = contexts.pop();
+      if (context === undefined) return;
+      context.rest();
+    }
+    setImmediate(() => this.#rest(contexts));
   }
 
   close(): void {

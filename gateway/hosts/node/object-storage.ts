@@ -64,8 +64,15 @@ class ObjectSql implements Sql {
   exec<Row extends Record<string, SqlValue>>(query: string, ...bindings: unknown[]): SqlCursor<Row> {
     const database = this.#database;
     if (database.reads(query)) return this.#reads.exec<Row>(query, ...bindings);
-    this.#gate.write();
     let rows: Row[] = [];
+    if (database.defers && bindings.length === 0 && definesOnly(query) && this.#gate.settled) {
+      database.define(query);
+      return new Cursor(
+        () => rows,
+        () => rows.values(),
+      );
+    }
+    this.#gate.write();
     if (bindings.length === 0 && !/\bRETURNING\b/i.test(query)) database.script(query);
     else rows = database.rows(query, bindings) as Row[];
     return new Cursor(
@@ -77,6 +84,13 @@ class ObjectSql implements Sql {
   get databaseSize(): number {
     return this.#database.size;
   }
+}
+
+/** True if each statement of the script creates or changes a table or an index, and none writes a row. */
+function definesOnly(script: string): boolean {
+  return script
+    .split(';')
+    .every((statement) => /^\s*(?:$|CREATE (?:TABLE|INDEX) IF NOT EXISTS\b|ALTER TABLE\b)/i.test(statement));
 }
 
 const KEYS = 'CREATE TABLE IF NOT EXISTS _keys (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID';

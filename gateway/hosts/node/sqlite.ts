@@ -28,6 +28,27 @@ interface Prepared {
   busy: boolean;
 }
 
+interface OpenDatabase {
+  database: DatabaseSync;
+  /** Prepared statements by their text. */
+  statements: Map<string, Prepared>;
+}
+
+/** Maximum schemas with an empty database in memory: a few for each class of objects. */
+const EMPTY_MAX = 64;
+const emptyDatabases = new Map<string, OpenDatabase>();
+
+/** Returns an empty database in memory with these tables. All missing files with the same tables share it. */
+function emptyDatabase(schema: string): OpenDatabase {
+  const known = emptyDatabases.get(schema);
+  if (known !== undefined) return known;
+  const made = { database: new DatabaseSync(':memory:'), statements: new Map<string, Prepared>() };
+  if (schema !== '') made.database.exec(schema);
+  made.database.exec('PRAGMA query_only = ON');
+  if (emptyDatabases.size < EMPTY_MAX) emptyDatabases.set(schema, made);
+  return made;
+}
+
 /**
  * One database file. Write-ahead log with synchronous=NORMAL: committed data survives the end of the process, even
  * `kill -9`. After a power cut the file is intact, but commits since the last checkpoint may be missing.
@@ -36,10 +57,15 @@ export class Database {
   readonly path: string;
   #database: DatabaseSync | undefined;
   #isFile = false;
+  /** Statements that create the tables of a missing file. They run when the file is created. */
+  #schema = '';
+  #usedAt = 0;
   /** True if the file was opened while the storage could not be written. Then no other process can read it. */
   #isExclusive = false;
-  readonly #statements = new Map<string, Prepared>();
+  #statements = new Map<string, Prepared>();
 
+  /** False if `define` must not be called, because each statement must run when it is given. */
+  readonly defers: boolean = true;
   readonly #readOnly: boolean;
 
   /**
@@ -49,6 +75,21 @@ export class Database {
   constructor(path: string, { readOnly = false }: { readOnly?: boolean } = {}) {
     this.path = path;
     this.#readOnly = readOnly;
+  }
+
+  /** When the open file was last used, in milliseconds since 1970; undefined: the file is not open. */
+  get usedAt(): number | undefined {
+    return this.#isFile ? this.#usedAt : undefined;
+  }
+
+  /**
+   * Runs statements that create or change tables and write no row. If the file is missing, they run when the first row
+   * is written, so that an object without rows needs no file.
+   */
+  define(schema: string): void {
+    if (this.#isFile || this.path === ':memory:' || existsSync(this.path)) return this.script(schema);
+    this.close();
+    this.#schema += `${schema};`;
   }
 
   /** True if `query` changes nothing. */
@@ -137,8 +178,8 @@ export class Database {
 
   /** Closes the file; the next use opens it again. */
   close(): void {
-    this.#statements.clear();
-    this.#database?.close();
+    if (this.#isFile) this.#database?.close();
+    this.#statements = new Map();
     this.#database = undefined;
     this.#isFile = false;
   }
@@ -146,6 +187,11 @@ export class Database {
   /** Closes and deletes the file. */
   remove(): void {
     this.close();
+    this.#schema = '';
+    this.#removeFiles();
+  }
+
+  #removeFiles(): void {
     for (const suffix of ['', '-wal', '-shm']) rmSync(`${this.path}${suffix}`, { force: true });
   }
 
@@ -192,9 +238,17 @@ export class Database {
 
   /** Reading a missing file must not create it. An empty database in memory gives the same answers. */
   #open(toRead: boolean): DatabaseSync {
+    this.#usedAt = Date.now();
     if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
-    const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
+    const exists = this.path !== ':memory:' && existsSync(this.path);
+    const isFile = this.path !== ':memory:' && (!toRead || exists);
     this.close();
+    if (!isFile && this.path !== ':memory:') {
+      const empty = emptyDatabase(this.#schema);
+      this.#statements = empty.statements;
+      this.#database = empty.database;
+      return empty.database;
+    }
     const failing = storageHealth.failure !== undefined;
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
     this.#isExclusive = isFile && failing;
@@ -207,8 +261,10 @@ export class Database {
       if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
       if (isFile && !this.#readOnly)
         database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+      if (!exists && this.#schema !== '') database.exec(`BEGIN; ${this.#schema} COMMIT`);
     } catch (error) {
       database.close(); // an open connection would keep its lock, and the next opening would wait for BUSY_TIMEOUT_MS
+      if (isFile && !exists && this.#schema !== '') this.#removeFiles(); // a file without tables would not get them later
       throw error;
     }
     this.#database = database;

@@ -65,6 +65,33 @@ describe('a response that no gateway claims after its socket was lost', () => {
     await socket.when('report', 1);
   });
 
+  it.each([
+    { asked: undefined, bytes: 200_000, kept: true },
+    { asked: '16384', bytes: 200_000, kept: false },
+    { asked: '0', bytes: 1_000, kept: false },
+    { asked: '-1', bytes: 200_000, kept: true },
+    { asked: 'all', bytes: 200_000, kept: true },
+    { asked: '999999', bytes: 400_000, kept: false },
+    { asked: '9999999999999999', bytes: 400_000, kept: false },
+  ])(
+    'keeps of $bytes acknowledged bytes what its gateway asks for ($asked), and no more than 256 KiB',
+    async ({ asked, bytes, kept }) => {
+      const { socket } = await openAgentSide({}, undefined, asked);
+      ask(socket, 1, { bytes });
+      socket.put({ type: 'credit', stream: 1, consumed: 0, window: STREAM_WINDOW_BYTES });
+      for (let consumed = 0; consumed < bytes; ) {
+        await eventually('more bytes', 5_000, () => (received(socket, 1) > consumed ? true : undefined));
+        consumed = received(socket, 1);
+        socket.put({ type: 'credit', stream: 1, consumed, window: STREAM_WINDOW_BYTES });
+        socket.put({ type: 'credit', stream: 0, consumed, window: 4 * MIB });
+      }
+      await socket.when('end', 1);
+      socket.put(openingFrame(2, { requestId: 'request-1', resume: true, answerOffset: 0 }));
+      if (kept) expect((await socket.when('end', 2)).offset).toBe(bytes);
+      else expect(await socket.when('reset', 2)).toMatchObject({ code: 'unknown' });
+    },
+  );
+
   it('goes on from any offset that is kept, under any number, as often as asked', async () => {
     const { gateway, engine, socket } = await openAgentSide();
     ask(socket, 1, { bytes: 200_000 });

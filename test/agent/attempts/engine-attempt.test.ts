@@ -21,6 +21,7 @@ function started() {
   const port = { send, busy: () => false, schedule: (turn: () => void) => turns.push(turn), stuck: () => {} };
   const link = new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0));
   const host: EngineAttemptHost = {
+    tail: () => 0,
     now: () => 0,
     patientNow: () => 0,
     usageOptions: () => 'taken',

@@ -1,6 +1,6 @@
 /** The Node host's promises beyond the contract of all hosts: faults stay in their object, and files are closed. */
-import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { D1, migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
@@ -8,6 +8,7 @@ import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
 import { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { GatewayObject } from '../../../gateway/platform/gateway-object.ts';
+import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { d1Contract } from '../../gateway/accounts/d1-contract.ts';
 import { D1_EXPECTED } from '../../gateway/accounts/d1-expected.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -50,18 +51,43 @@ afterEach(() => {
   for (const host of hosts.splice(0)) host.close();
 });
 
-async function opened() {
-  const directory = await temporaryDirectory();
+/** Like a tunnel object: it makes its tables when it is created, and it may have a socket. */
+class Connected extends GatewayObject {
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    ctx.storage.sql.exec('CREATE TABLE IF NOT EXISTS rows (n INTEGER); CREATE INDEX IF NOT EXISTS by_n ON rows (n)');
+    const columns = ctx.storage.sql.exec("SELECT name FROM pragma_table_info('rows')").toArray();
+    if (columns.length === 1) ctx.storage.sql.exec('ALTER TABLE rows ADD COLUMN more TEXT');
+  }
+
+  connect(): void {
+    this.ctx.sockets.accept();
+  }
+
+  write(n: number): void {
+    this.ctx.storage.sql.exec("INSERT INTO rows (n, more) VALUES (?, 'more')", n);
+  }
+
+  rows(): number[] {
+    const rows = this.ctx.storage.sql.exec<{ n: number }>("SELECT n FROM rows WHERE more = 'more' ORDER BY n");
+    return rows.toArray().map(({ n }) => n);
+  }
+}
+
+async function opened(options: { directory?: string; socketFilesMax?: number } = {}) {
+  const { directory = await temporaryDirectory(), ...more } = options;
   const log: string[] = [];
   const env = {} as Env;
   const host = new ObjectHost({
+    ...more,
     directory,
-    classes: { FAULTY: Faulty },
+    classes: { FAULTY: Faulty, CONNECTED: Connected },
     env: () => env,
     log: (line) => log.push(line),
   });
   hosts.push(host);
-  return { directory, log, objects: host.namespace<Faulty>('FAULTY') };
+  const connected = host.namespace<Connected>('CONNECTED');
+  return { directory, log, objects: host.namespace<Faulty>('FAULTY'), connected };
 }
 
 /** Files below `directory` that this process has open. */
@@ -100,6 +126,51 @@ test('an object that is not used closes its file, and opens it again', async () 
   vi.advanceTimersByTime(20_000);
   expect(its()).toEqual([]);
   expect(await one.rows()).toBe(1);
+});
+
+test('an object has no file until its first row, which finds all tables', async () => {
+  const { directory, connected } = await opened();
+  const files = () => readdirSync(join(directory, 'CONNECTED'));
+  const one = connected.getByName('one');
+  await one.connect();
+  expect(await one.rows()).toEqual([]);
+  expect(files()).toEqual([]);
+  await one.write(7);
+  expect(files()).toContain('one.sqlite');
+  expect(await one.rows()).toEqual([7]);
+  expect(await connected.getByName('other').rows()).toEqual([]);
+  hosts.pop()?.close();
+  const again = await opened({ directory });
+  expect(await again.connected.getByName('one').rows()).toEqual([7]);
+});
+
+test('a file that cannot be created gets its tables at the next try', async () => {
+  const path = join(await temporaryDirectory(), 'later', 'one.sqlite');
+  const database = new Database(path);
+  database.define('CREATE TABLE IF NOT EXISTS rows (n INTEGER)');
+  const insert = () => database.rows('INSERT INTO rows VALUES (1)', []);
+  expect(insert).toThrow('unable to open database file');
+  mkdirSync(dirname(path));
+  insert();
+  expect(database.rows('SELECT n FROM rows', [])).toEqual([{ n: 1 }]);
+  database.close();
+});
+
+test('of objects with sockets only the last used keep their files open, and the others open them again', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'Date'] });
+  const { directory, connected } = await opened({ socketFilesMax: 2 });
+  const all = ['a', 'b', 'c', 'd'].map((name) => connected.getByName(name));
+  for (const [n, one] of all.entries()) {
+    await one.connect();
+    await one.write(n);
+    vi.advanceTimersByTime(100);
+  }
+  const open = () => new Set(openFiles(join(directory, 'CONNECTED')).map((path) => basename(path).charAt(0)));
+  expect(open()).toEqual(new Set(['a', 'b', 'c', 'd']));
+  vi.advanceTimersByTime(20_000);
+  await eventually('two files are closed', 5_000, () => (open().size === 2 ? true : undefined));
+  expect(open()).toEqual(new Set(['c', 'd']));
+  for (const [n, one] of all.entries()) expect(await one.rows()).toEqual([n]);
 });
 
 test('reading from an object that does not exist leaves no file', async () => {

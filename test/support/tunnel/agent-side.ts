@@ -17,9 +17,14 @@ interface AgentSide {
 }
 
 /** Starts the agent and resolves before its first handshake. */
-export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: number): Promise<AgentSide> {
+export async function startAgentSide(
+  more: Partial<TunnelOptions> = {},
+  reads?: number,
+  tail?: string,
+): Promise<AgentSide> {
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
   gateway.reads = reads;
+  gateway.tail = tail;
   const log: string[] = [];
   const refusals: TunnelRefusal[] = [];
   const identity = new TestIssuer().identity();
@@ -45,8 +50,9 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: 
 export async function openAgentSide(
   more: Partial<TunnelOptions> = {},
   reads?: number,
+  tail?: string,
 ): Promise<AgentSide & { socket: HandSocket }> {
-  const side = await startAgentSide(more, reads);
+  const side = await startAgentSide(more, reads, tail);
   const socket = await side.gateway.socket(0);
   await socket.greet();
   return { ...side, socket };

@@ -83,6 +83,8 @@ export class HandGateway {
   upgrades = 0;
   /** Highest frame type that the gateway announces at the upgrade; undefined: it announces none. */
   reads: number | undefined;
+  /** The header with which the gateway limits the tail that the agent keeps; undefined: it sends none. */
+  tail: string | undefined;
 
   private constructor(server: Server, port: number) {
     this.#server = server;
@@ -94,6 +96,7 @@ export class HandGateway {
     const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
     sockets.on('headers', (headers) => {
       if (gateway.reads !== undefined) headers.push(`x-otela-frames: ${gateway.reads}`);
+      if (gateway.tail !== undefined) headers.push(`x-otela-retained-tail: ${gateway.tail}`);
     });
     server.on('upgrade', (request, socket, head) => {
       gateway.upgrades++;

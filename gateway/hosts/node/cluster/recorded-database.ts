@@ -12,6 +12,7 @@ type RecordedWrite =
 
 /** The database of an owned object. It notes every write, so that another process can repeat them. */
 export class RecordedDatabase extends Database {
+  override readonly defers = false;
   #writes: RecordedWrite[] = [];
 
   override rows(query: string, bindings: readonly unknown[]): SqliteRow[] {

@@ -11,7 +11,7 @@ const TOOL_MS = 10_000;
 const AHEAD_MAX_MS = 60_000;
 /**
  * Recommended minimum for the limit of open files: one file per connection of a client, some hundred objects in use
- * with three files each, and some others. A thousand connected nodes need 4,000 more.
+ * with three files each, and some others. A thousand connected nodes need up to 4,000 more.
  */
 const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
@@ -52,7 +52,7 @@ export function checkOpenFiles(): CheckResult {
   const line = /^Max open files\s+(\S+)/m.exec(readOr('/proc/self/limits'))?.[1];
   if (line === undefined) return checkPassed(what, 'the limit is unknown');
   const limit = line === 'unlimited' ? Number.POSITIVE_INFINITY : Number(line);
-  const fix = `LimitNOFILE=65536 in the unit, or ulimit -n: clients may have ${CONNECTIONS_MAX} connections, and each connected node uses four files.`;
+  const fix = `LimitNOFILE=65536 in the unit, or ulimit -n: clients may have ${CONNECTIONS_MAX} connections, and each connected node uses one file, and 2,048 of them four.`;
   if (limit < OPEN_FILES_MIN) return checkFailed(what, `${line} at most`, fix);
   return limit < OPEN_FILES_WANTED ? checkWarning(what, `${line} at most`, fix) : checkPassed(what, `${line} at most`);
 }
