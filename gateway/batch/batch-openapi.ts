@@ -17,6 +17,11 @@ const errorSchema = z.strictObject({
   line: z.int().min(1).nullable().meta({ description: 'Line number in the input file, from 1.' }),
 });
 
+const completionWindow = z
+  .string()
+  .regex(/^[1-9]\d{0,2}[hd]$/)
+  .meta({ description: 'Time in which the batch must end: 1h to 720h, or 1d to 30d.', examples: ['24h', '7d'] });
+
 const progressSchema = z.strictObject({
   paused: z.boolean(),
   leased: count.meta({ description: 'Lines that nodes are running.' }),
@@ -50,7 +55,7 @@ const batchSchema = z.strictObject({
   model: z.string().nullable(),
   errors: z.strictObject({ object: z.literal('list'), data: z.array(errorSchema) }).nullable(),
   input_file_id: z.string(),
-  completion_window: z.literal('24h'),
+  completion_window: completionWindow,
   status: z.enum(BATCH_STATUSES),
   output_file_id: z.string().nullable().meta({ description: 'File of the lines that succeeded; null: there is none.' }),
   error_file_id: z.string().nullable().meta({ description: 'File of all other lines; null: there is none.' }),
@@ -93,7 +98,7 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     body: z.object({
       input_file_id: z.string().min(1),
       endpoint: z.enum(BATCH_ENDPOINTS),
-      completion_window: z.literal('24h'),
+      completion_window: completionWindow,
       metadata: z.record(z.string().max(64), z.string().max(512)).nullable().optional().meta({ maxProperties: 16 }),
       output_expires_after: z
         .object({ anchor: z.literal('created_at'), seconds: z.int().min(3_600).max(2_592_000) })

@@ -5,6 +5,7 @@ import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { BATCH_ENDPOINTS, type BatchEndpoint, isJsonObject, type Json } from '../../shared/batch/batch-line.ts';
 import type { BatchStatus } from '../../shared/batch/batch-status.ts';
+import { readCompletionWindow } from '../../shared/batch/completion-window.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { type Account, isRoleAtLeast, requireEndpoint } from '../accounts/account.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
@@ -21,8 +22,6 @@ import { keyIfBelowLimit, requireOpenBelowLimit } from './open-batch-quota.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
-const WINDOW = '24h';
-const WINDOW_S = 86_400;
 const METADATA = { pairs: 16, name: 64, value: 512 };
 const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
 export const batchRoutes = new Hono<{ Bindings: Env }>();
@@ -51,7 +50,6 @@ batchRoutes.post('/', async (c) => {
     id,
     owner,
     account,
-    windowS: WINDOW_S,
     // If the file belongs to another owner, the input check fails as if the file did not exist.
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
@@ -190,13 +188,19 @@ function wantedOf(body: Json) {
     throw new ApiError('invalid_value', `Invalid value: 'endpoint' must be one of ${BATCH_ENDPOINTS.join(', ')}.`, {
       param: 'endpoint',
     });
-  if (window !== WINDOW)
-    throw new ApiError('invalid_value', `Invalid value: 'completion_window' must be '${WINDOW}'.`, {
-      param: 'completion_window',
-    });
+  const windowS = readCompletionWindow(window);
+  if (windowS === undefined)
+    throw new ApiError(
+      'invalid_value',
+      "Invalid value: 'completion_window' must be '1h' to '720h', or '1d' to '30d'.",
+      {
+        param: 'completion_window',
+      },
+    );
   return {
     inputFileId: input,
     endpoint: endpoint as BatchEndpoint,
+    windowS,
     metadata: metadataOf(metadata),
     outputExpiresS: expiresOf(expires),
   };

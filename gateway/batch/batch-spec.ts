@@ -1,5 +1,6 @@
 import type { BatchEndpoint, BatchError } from '../../shared/batch/batch-line.ts';
 import type { BatchStatus, BatchTimes } from '../../shared/batch/batch-status.ts';
+import { completionWindowText } from '../../shared/batch/completion-window.ts';
 import type { Account } from '../accounts/account.ts';
 
 /** The part of a batch that is fixed at its creation. */
@@ -100,7 +101,7 @@ export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: Ba
     model: state.model,
     errors: state.errors.length === 0 ? null : { object: 'list' as const, data: state.errors },
     input_file_id: spec.inputFileId,
-    completion_window: '24h' as const,
+    completion_window: completionWindowText(spec.windowS),
     status: state.status,
     output_file_id: state.outputFileId,
     error_file_id: state.errorFileId,

@@ -19,10 +19,11 @@ const FILE_ID = /^file-[0-9a-z]+$/;
 const FLAGS = {
   endpoint: {
     value: 'E',
-    takes: ['chat/completions', 'completions', 'embeddings', 'responses'],
+    takes: ['chat/completions', 'completions', 'embeddings', 'responses', 'otela/functions'],
     help: 'create: endpoint for the lines, for example chat/completions',
   },
   metadata: { value: 'K=V,…', help: 'create: metadata that is shown with the batch' },
+  window: { value: 'TIME', help: 'create: time in which the batch must end, 1h to 30d; default: 24h' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
@@ -95,7 +96,11 @@ async function batchesCommand(args: readonly string[]): Promise<number> {
   const { values, words } = parseLine(args, FLAGS, { words: 2 });
   const [verb] = words;
   const target = targetAt('/v1/batches', values);
-  refuseIgnoredFlags(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
+  refuseIgnoredFlags(verb, {
+    endpoint: [values.endpoint, 'create'],
+    metadata: [values.metadata, 'create'],
+    window: [values.window, 'create'],
+  });
   const act = async (_: string, path: string) =>
     printAnswer(target, row, await askGateway(target, 'POST', `${path}/${verb}`));
   const usage = 'batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID';
@@ -110,7 +115,7 @@ async function batchesCommand(args: readonly string[]): Promise<number> {
 async function create(
   target: ReturnType<typeof targetAt>,
   file: string,
-  { endpoint, metadata }: ParsedFlags<typeof FLAGS>,
+  { endpoint, metadata, window }: ParsedFlags<typeof FLAGS>,
 ): Promise<unknown> {
   if (endpoint === undefined) throw new UsageError('--endpoint is missing, for example --endpoint chat/completions');
   const pairs = metadata === undefined ? undefined : pairsOf(metadata);
@@ -122,7 +127,7 @@ async function create(
   return askGateway(target, 'POST', '', {
     input_file_id: input,
     endpoint: endpoint.startsWith('/') ? endpoint : `/v1/${endpoint}`,
-    completion_window: '24h',
+    completion_window: window ?? '24h',
     ...(pairs === undefined ? {} : { metadata: pairs }),
   });
 }

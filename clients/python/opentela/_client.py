@@ -32,9 +32,10 @@ class Client(Executor):
     trust_nodes: unpickle results of any type. A node could then run any code here.
     reuse: take results of earlier runs with the same function, context and input.
     progress: show a bar; default: on a terminal, with tqdm or rich.
+    window: the time in which a run must end, from "1h" to "30d". Calls without a result then fail.
     """
 
-    def __init__(self, gateway=None, api_key=None, *, trust_nodes=None, reuse=True, progress=None):
+    def __init__(self, gateway=None, api_key=None, *, trust_nodes=None, reuse=True, progress=None, window="24h"):
         if _worker.ON_NODE:
             # A client at the top of a function's file. It starts nothing there.
             gateway = LOCAL
@@ -44,7 +45,7 @@ class Client(Executor):
         trust = os.environ.get("OTELA_TRUST_NODES") == "1" if trust_nodes is None else trust_nodes
         self.progress = progress
         self.run_id = new_run_id()
-        self._sender = LocalSender() if self.is_local else Sender(self.gateway, trust, reuse)
+        self._sender = LocalSender() if self.is_local else Sender(self.gateway, trust, reuse, window)
         self._bundles, self._counts, self._lock = {}, {}, threading.Lock()
         _OPEN.add(self)
 

@@ -97,10 +97,10 @@ class Gateway:
 
         return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads, found=found)["id"]
 
-    def create_batch(self, endpoint, file, metadata):
+    def create_batch(self, endpoint, file, metadata, window):
         """The new batch. Its metadata names it, so that it is found if the response was lost; a second batch would run all inputs again."""
         once = uuid.uuid4().hex
-        ask = {"input_file_id": file, "endpoint": endpoint, "completion_window": "24h", "metadata": {**metadata, "opentela_once": once}}
+        ask = {"input_file_id": file, "endpoint": endpoint, "completion_window": window, "metadata": {**metadata, "opentela_once": once}}
 
         def found():
             newest = self.get("/batches?limit=100")["data"]

@@ -169,8 +169,8 @@ class Sent:
 class Sender:
     """Sends calls and brings results, in a thread."""
 
-    def __init__(self, gateway, trust, reuse):
-        self.gateway, self.trust, self.reuse = gateway, trust, reuse
+    def __init__(self, gateway, trust, reuse, window="24h"):
+        self.gateway, self.trust, self.reuse, self.window = gateway, trust, reuse, window
         self.waiting, self.sent = collections.deque(), []
         self.files, self.earlier = {}, {}
         self.wake = threading.Condition()
@@ -335,7 +335,7 @@ class Sender:
         metadata = {"opentela_run": first.run}
         if first.bundle:
             metadata.update(opentela_context=first.bundle.context, opentela_function=first.bundle.name[:200])
-        batch = self.gateway.create_batch(_endpoint(first), file, metadata)
+        batch = self.gateway.create_batch(_endpoint(first), file, metadata, self.window)
         with self.wake:
             self.sent.append(Sent(batch["id"], group))
 

@@ -27,7 +27,7 @@ class Memory:
             self.files[f"file-{len(self.files)}"] = content
             return f"file-{len(self.files) - 1}"
 
-    def create_batch(self, endpoint, file, metadata):
+    def create_batch(self, endpoint, file, metadata, window):
         if self.fails:
             raise self.fails
         batch = {"id": f"batch_{len(self.made)}", "status": "in_progress", "input_file_id": file, "metadata": metadata, "created_at": 0}

@@ -199,11 +199,12 @@ describe('a batch', () => {
         } as never),
       );
     expect(await create({ endpoint: '/v1/nope' })).toEqual({ status: 400, code: 'invalid_value', param: 'endpoint' });
-    expect(await create({ completion_window: '1h' })).toEqual({
-      status: 400,
-      code: 'invalid_value',
-      param: 'completion_window',
-    });
+    for (const completion_window of ['30m', '0h', '31d', '721h', '1e2d', '', 24])
+      expect(await create({ completion_window })).toEqual({
+        status: 400,
+        code: 'invalid_value',
+        param: 'completion_window',
+      });
     expect(await create({ metadata: { a: 1 } })).toEqual({ status: 400, code: 'invalid_type', param: 'metadata' });
     expect(await create({ input_file_id: undefined })).toMatchObject({ status: 400, param: 'input_file_id' });
   });
