@@ -8,6 +8,7 @@ import inspect
 import os
 import pickle
 import runpy
+import shutil
 import sys
 import traceback
 import types
@@ -47,7 +48,10 @@ class Worker:
             return self._call_list(inputs)
         if inspect.iscoroutinefunction(self.function.infer):
             calls = [self._awaited(args, kwargs) for args, kwargs in inputs]
-            return self._run(_gathered(calls))
+            try:
+                return self._run(_gathered(calls))
+            finally:
+                empty_directory()
         return [self._attempt(args, kwargs) for args, kwargs in inputs]
 
     async def _awaited(self, args, kwargs):
@@ -61,6 +65,8 @@ class Worker:
             return self._whole(self.function.infer(*self.first, *args, **kwargs))
         except Exception as error:
             return Failure(error)
+        finally:
+            empty_directory()
 
     def _whole(self, result):
         if inspect.isawaitable(result):
@@ -82,7 +88,10 @@ class Worker:
             if not wanted:
                 continue
             kwargs = inputs[wanted[0]][1]
-            made = self._whole(self.function.infer(*self.first, [inputs[index][0][0] for index in wanted], **kwargs))
+            try:
+                made = self._whole(self.function.infer(*self.first, [inputs[index][0][0] for index in wanted], **kwargs))
+            finally:
+                empty_directory()
             if not hasattr(made, "__len__"):
                 made = list(made)
             if len(made) != len(wanted):
@@ -90,6 +99,25 @@ class Worker:
             for index, result in zip(wanted, made):
                 results[index] = result
         return results
+
+
+# The working directory of calls on a node.
+CALL_FOLDER = None
+
+
+def empty_directory():
+    """Deletes what a call left in its working directory, and makes it the working directory again."""
+    if CALL_FOLDER is None:
+        return
+    os.makedirs(CALL_FOLDER, mode=0o700, exist_ok=True)
+    os.chdir(CALL_FOLDER)
+    with os.scandir(CALL_FOLDER) as entries:
+        left = list(entries)
+    for entry in left:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
 
 
 class Failure:
@@ -171,7 +199,18 @@ def missing(imports):
 
 
 def open_bundle(bundle, folder):
-    """Imports the function and loads its state. @raises Exception with what its owner can do about it"""
+    """Imports the function and loads its state. Its calls then have a directory that is empty when each begins.
+
+    @raises Exception with what its owner can do about it
+    """
+    global CALL_FOLDER
+    host = _opened(bundle, folder)
+    CALL_FOLDER = os.path.join(os.path.realpath(folder), "call")
+    empty_directory()
+    return host
+
+
+def _opened(bundle, folder):
     global ON_NODE
     ON_NODE = True
     code = os.path.join(folder, "code")

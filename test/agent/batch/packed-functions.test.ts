@@ -48,6 +48,18 @@ async function started(code: string) {
 const args = (...values: unknown[]) => JSON.stringify({ args: values, kwargs: {} });
 
 describe('a function that the Python client packed', () => {
+  it('begins each call in an empty directory, also if a call left files, went elsewhere or removed it', async () => {
+    const { made, loaded } = await started(
+      await packed({
+        'main.py':
+          'import os, shutil\ndef f(x):\n    seen = os.listdir()\n    os.makedirs("d/e")\n    os.symlink("/", "s")\n    open("d/file", "w").close()\n    os.chdir("/") if x == 2 else None\n    shutil.rmtree(os.getcwd()) if x == 3 else None\n    return seen\n',
+      }),
+    );
+    expect(loaded).toBeUndefined();
+    const answer = await made.call([1, 2, 3, 4].map((x) => args(x)));
+    expect(answer).toMatchObject({ kind: 'outputs', outputs: ['[]', '[]', '[]', '[]'] });
+  });
+
   it('runs with the modules beside its file and its package, and the arguments of load()', async () => {
     const { made, loaded } = await started(
       await packed(
