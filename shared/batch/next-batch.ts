@@ -56,22 +56,26 @@ export const STARVED_AFTER_MS = 60_000;
 
 /**
  * The next batch for a node that runs functions: a batch that is starved or in danger of missing its deadline,
- * otherwise the batch with the warmest context.
+ * otherwise of the projects with the fewest nodes the batch with the warmest context.
  * @param servedMs returns when a node last took lines of this batch, or when a node first could have
+ * @param nodesOf returns the number of other nodes that run functions of a project
  */
 export function nextFunctionBatch(
   batches: readonly QueuedBatch[],
   held: NodeContexts,
   nowMs: number,
   servedMs: (id: string) => number,
+  nodesOf: (project: string) => number = () => 0,
 ): QueuedBatch | undefined {
   const fit = batches.filter(({ context }) => context !== undefined && !held.broken.includes(context));
   const wanting = fit.filter(({ waiting }) => waiting > 0);
   const urgent = wanting.filter((one) => inDanger(one, nowMs) || nowMs - servedMs(one.id) >= STARVED_AFTER_MS);
   if (urgent.length > 0) return nextBatch(urgent, nowMs);
+  const fewest = Math.min(...wanting.map(({ project }) => nodesOf(project)));
+  const fair = wanting.filter(({ project }) => nodesOf(project) === fewest);
   for (const warmth of ['ready', 'loading', 'stored', 'cold'] as const) {
     const found = nextBatch(
-      wanting.filter(({ context = '' }) => contextWarmth(context, held) === warmth),
+      fair.filter(({ context = '' }) => contextWarmth(context, held) === warmth),
       nowMs,
     );
     if (found !== undefined) return found;

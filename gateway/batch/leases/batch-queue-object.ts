@@ -82,14 +82,24 @@ export class BatchQueueObject extends GatewayObject {
     return found?.id ?? null;
   }
 
-  nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest): string | null {
+  /** @param session the node that asks. Nodes are shared between projects, and this node is free. */
+  nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest, session = ''): string | null {
     const now = this.ctx.clock.now();
     const waitingBatches = this.#waitingBatches(skip, now).filter(
       ({ project }) => owners === undefined || owners.includes(project),
     );
     const served = (id: string) => this.#batches.get(id)?.servedMs ?? now;
     const late = () => waitingBatches.find(({ leased, context = '' }) => leased > 0 && !held.broken.includes(context));
-    return (nextFunctionBatch(waitingBatches, held, now, served) ?? late())?.id ?? null;
+    const nodesOf = (project: string) => this.#nodesOf(project, session);
+    return (nextFunctionBatch(waitingBatches, held, now, served, nodesOf) ?? late())?.id ?? null;
+  }
+
+  /** Number of nodes that run batches of a project, without this one. */
+  #nodesOf(project: string, without: string): number {
+    const own = [...this.#batches.values()].filter(({ contender }) => contender.project === project);
+    const sessions = new Set(own.flatMap(({ nodes }) => nodes));
+    sessions.delete(without);
+    return sessions.size;
   }
 
   #waitingBatches(skip: readonly string[], now: number): QueuedBatch[] {
@@ -116,13 +126,17 @@ export class BatchQueueObject extends GatewayObject {
   }
 
   /** Records a lease until the batch itself reports it in its next offer. */
-  leased(id: string, lines: number): void {
+  leased(id: string, lines: number, session: string): void {
     const entry = this.#batches.get(id);
     if (entry === undefined) return;
     const { contender: queued } = entry;
     const waiting = Math.max(0, queued.waiting - lines);
     entry.contender = { ...queued, waiting, leased: queued.leased + lines };
     entry.servedMs = this.ctx.clock.now();
+    // The node no longer counts for the batches that it ran before. Otherwise several nodes would change to the same
+    // project within the seconds until the next offers.
+    for (const other of this.#batches.values()) other.nodes = other.nodes.filter((node) => node !== session);
+    entry.nodes = [...entry.nodes, session];
   }
 
   /**

@@ -63,7 +63,7 @@ export async function leaseOfModels(
       tried.push(batch);
       const lease = await granted(env, node, batch, (one) => one.model === model, prefix);
       if (lease === undefined) continue;
-      await queue.leased(batch, lease.open.length);
+      await queue.leased(batch, lease.open.length, entry.session);
       return lease;
     }
   }
@@ -81,12 +81,12 @@ export async function leaseOfFunctions(
   const queue = env.BATCH_QUEUE.getByName(FUNCTIONS_MODEL);
   const tried: string[] = [];
   for (let i = 0; i < TRIED_MAX; i++) {
-    const batch = await queue.nextFunction(tried, ask);
+    const batch = await queue.nextFunction(tried, ask, entry.session);
     if (batch === null) return undefined;
     tried.push(batch);
     const lease = await granted(env, node, batch, () => true, undefined);
     if (lease?.function === undefined) continue;
-    await queue.leased(batch, lease.open.length);
+    await queue.leased(batch, lease.open.length, entry.session);
     return lease;
   }
   return undefined;

@@ -53,6 +53,31 @@ describe('the next batch of a node that runs functions', () => {
   const next = (batches: QueuedBatch[], served = 0, more = {}) =>
     nextFunctionBatch(batches, { ...held, ...more }, served, () => 0)?.id;
 
+  it('is of the project with the fewest other nodes, however warm the others are; equal projects by warmth', () => {
+    const nodes: Record<string, number> = { a: 2, b: 1, c: 1, d: 2 };
+    const fair = (batches: QueuedBatch[]) =>
+      nextFunctionBatch(
+        batches,
+        held,
+        0,
+        () => 0,
+        (project) => nodes[project] ?? 0,
+      )?.id;
+    expect(fair(all)).toBe('b');
+    // Without lines that wait, a project has no share.
+    expect(fair([batch('a', 'warm'), batch('b', 'soon', { waiting: 0 }), batch('d', 'far')])).toBe('a');
+    // What this node cannot run has no share, either.
+    expect(
+      nextFunctionBatch(
+        all,
+        { ...held, broken: ['soon', 'known'] },
+        0,
+        () => 0,
+        (project) => nodes[project] ?? 0,
+      )?.id,
+    ).toBe('a');
+  });
+
   it('is that of the warmest context', () => {
     expect(next(all)).toBe('a');
     expect(next(all.slice(0, 3))).toBe('b');
