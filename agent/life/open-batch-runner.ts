@@ -79,12 +79,17 @@ function openLines(options: BatchesOptions): BatchRunner {
       };
     },
     computedAt: () => (load.counts ? load.heardAt : undefined),
-    interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
+    interactive: () => interactiveOf(options),
     lines: () => readLineOptions(command(), config.limits.maxRunning, load.tellsQueue),
     log,
   });
   load.leaveOut(() => runner.running);
   return runner;
+}
+
+/** Number of requests at the engine that are not lines of batches. */
+function interactiveOf({ parts }: BatchesOptions): number {
+  return (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0);
 }
 
 function functionsOptions(options: BatchesOptions): Omit<Parameters<typeof openFunctions>[0], 'functions'> {
@@ -93,6 +98,7 @@ function functionsOptions(options: BatchesOptions): Omit<Parameters<typeof openF
     gateways: batchGateways(options),
     proxy: (gateway) => network.proxy?.(gateway),
     session: () => parts.sessions?.current,
+    interactive: () => interactiveOf(options),
     weights: () => parts.weights,
     env,
     secrets,

@@ -21,6 +21,8 @@ interface FunctionsOptions {
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   session(): Session | undefined;
+  /** Number of requests at this node's engine. */
+  interactive(): number;
   weights(): AgentWeights | undefined;
   env: Env;
   /** Paths with secrets of this agent: its state directory, its token file. */
@@ -42,7 +44,7 @@ export function openFunctions(options: FunctionsOptions): BatchService {
 }
 
 async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | undefined> {
-  const { functions, gateways, proxy, session, env, log } = options;
+  const { functions, gateways, proxy, session, interactive, env, log } = options;
   const { owners, limits } = functions;
   const run = toolRunner(env);
   const storeOf = () => {
@@ -72,6 +74,7 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
     owners,
     workers: loadedMax,
     admitted: () => session() !== undefined,
+    interactive,
     log,
   });
 }

@@ -32,6 +32,8 @@ interface FunctionRunnerOptions {
   workers: number;
   /** True if this agent has a session. */
   admitted(): boolean;
+  /** Number of requests at this node's engine, which shares its GPUs with functions. */
+  interactive(): number;
   log(line: string): void;
 }
 
@@ -47,6 +49,11 @@ const CRASHES_MAX = 3;
  * enough that other nodes do not lack the lines.
  */
 const AHEAD_MS = 1_000;
+/**
+ * If requests keep the engine busy for this long, leases are returned, because other nodes may be idle. Longer than a
+ * usual response, so that a lease is not returned for one request.
+ */
+const YIELD_MS = 15_000;
 /** Maximum number of leases that wait for a process. */
 const READY_MAX = 32;
 
@@ -128,7 +135,8 @@ export class FunctionRunner {
   get #wants(): boolean {
     const uncommitted = [...this.#leases].reduce((sum, lease) => sum + lease.uncommittedBytes, 0);
     if (uncommitted >= UNCOMMITTED_MAX_BYTES || this.#ready.length >= READY_MAX) return false;
-    const { workers } = this.#options;
+    const { workers, interactive } = this.#options;
+    if (interactive() > 0) return false;
     if (this.#current.size + this.#ready.length < workers) return true;
     const now = performance.now();
     const leftMs = (one: LeasedLines) => one.leftMs(now) ?? Number.POSITIVE_INFINITY;
@@ -207,7 +215,7 @@ export class FunctionRunner {
     const { work, code } = leased;
     while (leased.waiting.length > 0 && !this.#draining && work.isValid) {
       // Its lines run elsewhere, or here later: their attempts would be used up within a second.
-      if (host.isBroken(code.context)) return this.#release(work);
+      if (host.isBroken(code.context) || !(await this.#engineIsIdle())) return this.#release(work);
       let process: FunctionProcess;
       try {
         process = await host.acquire(code);
@@ -224,6 +232,16 @@ export class FunctionRunner {
       await work.settled();
       return this.#release(work);
     }
+  }
+
+  /** Waits until no request is at the engine. @returns false if this takes too long */
+  async #engineIsIdle(): Promise<boolean> {
+    const ends = performance.now() + YIELD_MS;
+    while (this.#options.interactive() > 0) {
+      if (performance.now() >= ends || this.#draining) return false;
+      await pause(POLL_MS);
+    }
+    return true;
   }
 
   /** Returns the lines to the gateway. If the node lacks what the function declares, they do not count as failed. */

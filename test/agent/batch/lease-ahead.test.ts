@@ -56,7 +56,8 @@ async function slowGateway() {
   return { url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`), committed };
 }
 
-it('a process runs the next lease while the gateway still stores the results of the last one', async () => {
+/** @param interactive number of requests at the node's engine */
+async function node(interactive: () => number) {
   const { url, committed } = await slowGateway();
   const temporary = scratch();
   const run = toolRunner({ PATH: process.env.PATH });
@@ -80,9 +81,24 @@ it('a process runs the next lease while the gateway still stores the results of 
     owners: ['lab'],
     workers: 1,
     admitted: () => true,
+    interactive,
     log,
   });
   onTestFinished(() => runner.close());
+  return committed;
+}
+
+it('functions wait while requests are at the engine, and run when it is idle', async () => {
+  let asked = 0;
+  const requests = () => (asked++ < 10 ? 1 : 0);
+  const committed = await node(requests);
+  expect(committed.size).toBe(0);
+  await expect.poll(() => committed.size, { timeout: patience(30_000) }).toBe(LEASES);
+  expect(asked).toBeGreaterThan(10);
+});
+
+it('a process runs the next lease while the gateway still stores the results of the last one', async () => {
+  const committed = await node(() => 0);
   await expect.poll(() => [...committed], { timeout: patience(30_000) }).toEqual([0, 1, 2]);
 });
 
