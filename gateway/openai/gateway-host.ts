@@ -23,7 +23,7 @@ import type {
 } from '../../shared/proxy/proxy-host.ts';
 import type { ProxyRequest } from '../../shared/proxy/proxy-http-types.ts';
 import { RETRY_BODY_MIN_BYTES } from '../../shared/proxy/read-body.ts';
-import type { StoredResponses } from '../../shared/proxy/stored-responses.ts';
+import type { StoredResponses } from '../../shared/proxy/stored-response-index.ts';
 import type { TurnResult } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes, REFUSED_MS } from '../../shared/routing/busy-nodes.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';

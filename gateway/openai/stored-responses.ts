@@ -1,6 +1,6 @@
 /** Which node stored which response, by project: the gateway's side of shared/proxy/stored-responses.ts. */
 import { ApiError } from '../../shared/openai/api-errors.ts';
-import type { StoredResponse, StoredResponses } from '../../shared/proxy/stored-responses.ts';
+import type { StoredResponse, StoredResponses } from '../../shared/proxy/stored-response-index.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { Background, ObjectContext } from '../platform/object-context.ts';

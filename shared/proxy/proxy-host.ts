@@ -25,7 +25,7 @@ import type { StartTimer } from '../timing/start-timer.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { ColdModels } from './cold-model.ts';
 import type { ProxyRequest } from './proxy-http-types.ts';
-import type { StoredResponses } from './stored-responses.ts';
+import type { StoredResponses } from './stored-response-index.ts';
 
 export interface Host<C = unknown> {
   readonly clock: HostClock;

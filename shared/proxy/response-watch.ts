@@ -4,7 +4,7 @@ import { decodeUtf8 } from '../openai/byte-search.ts';
 import { type Endpoint, RETRIEVE_UNCHARGED } from '../openai/endpoints.ts';
 import { JsonWatcher } from '../openai/json-watcher.ts';
 import type { Host } from './proxy-host.ts';
-import type { StoredResponses } from './stored-responses.ts';
+import type { StoredResponses } from './stored-response-index.ts';
 
 /** The beginning of a response in which its id is searched. Engines write the id first. */
 const HEAD_BYTES = 4096;
