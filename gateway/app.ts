@@ -18,6 +18,7 @@ import { crossOriginHeaders, preflightResponse } from './http/cross-origin.ts';
 import { dashboardRoutes } from './http/dashboard-routes.ts';
 import { responseOf } from './http/http-request.ts';
 import { requestIdOf } from './http/request-id.ts';
+import { installRoutes } from './install/install-routes.ts';
 import { healthRoutes } from './observe/health-routes.ts';
 import { metricsRoutes } from './observe/metrics-routes.ts';
 import { discardRequest, handleOpenAI } from './openai/handle-openai.ts';
@@ -42,6 +43,7 @@ app.use('/v1/*', async (c, next) => {
 app.route('/', healthRoutes);
 app.route('/', metricsRoutes);
 app.route('/', dashboardRoutes);
+app.route('/', installRoutes);
 app.route('/admin', adminRoutes);
 app.route('/', loginRoutes);
 app.route('/', deviceRoutes);

@@ -8,6 +8,7 @@ import type { CircuitObject } from './circuit/circuit-object.ts';
 import type { FactoryObject } from './factory/factory-object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
+import type { ReleaseFiles } from './install/install-routes.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
 import type { StoredResponsesObject } from './openai/stored-responses.ts';
@@ -92,6 +93,8 @@ export interface Env extends IssuerEnvironment {
   OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files. Absent: this gateway has no dashboard. */
   ASSETS?: Fetcher;
+  /** Files of the release that agents install from this gateway. Absent: it has none. */
+  RELEASE?: ReleaseFiles;
   /**
    * On the Node host: writes streaming responses directly to clients' sockets; see response offload in
    * docs/glossary.md.

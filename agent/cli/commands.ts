@@ -11,8 +11,10 @@ import { METRICS_COMMAND } from './metrics.ts';
 import { MODELS_COMMAND } from './models.ts';
 import { RELAY_COMMAND } from './relay.ts';
 import { SBATCH_COMMAND } from './sbatch.ts';
+import { SERVICE_COMMAND } from './service.ts';
 import { START_COMMAND } from './start.ts';
 import { STATUS_COMMAND } from './status.ts';
+import { UPDATE_COMMAND } from './update.ts';
 import { VOUCH_COMMAND } from './vouch-keys.ts';
 import { WEIGHTS_COMMAND } from './weights.ts';
 
@@ -34,6 +36,8 @@ Every command except start accepts --json.`,
     drain: DRAIN_COMMAND,
     doctor: AGENT_DOCTOR_COMMAND,
     sbatch: SBATCH_COMMAND,
+    service: SERVICE_COMMAND,
+    update: UPDATE_COMMAND,
     relay: RELAY_COMMAND,
     config: CONFIG_COMMAND,
     vouch: VOUCH_COMMAND,

@@ -14,6 +14,7 @@ import type { Env } from '../../env.ts';
 import { FactoryObject } from '../../factory/factory-object.ts';
 import type { FileStore } from '../../files/file-store.ts';
 import { FileSweepObject } from '../../files/sweep-object.ts';
+import type { ReleaseFiles } from '../../install/install-routes.ts';
 import { POLICY_FAULTS } from '../../observe/metric-families.ts';
 import { MetricsReporter } from '../../observe/metrics-reporter.ts';
 import { ObserveObject } from '../../observe/observe-object.ts';
@@ -109,6 +110,8 @@ export interface NodeGatewayOptions {
   accounts: AccountsFile | AccountsStore;
   assets: string;
   files: FileStore;
+  /** Files of the release that agents install. */
+  release: ReleaseFiles;
   /** Settings and secrets from the environment; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
   tls: TlsMaterial | undefined;
@@ -190,6 +193,7 @@ export class NodeGateway {
         ? {}
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
       FILES: files,
+      RELEASE: options.release,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
       ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),

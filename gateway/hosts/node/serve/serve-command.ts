@@ -34,6 +34,11 @@ export const SERVE_FLAGS = {
     takes: 'file',
     help: 'output of `issuer delegate`; required at the first start of a follower',
   },
+  release: {
+    value: 'DIR',
+    takes: 'directory',
+    help: 'directory of a release, from which `curl -fsSL URL/install | sh` installs agents; default: DATA/release',
+  },
   policy: { value: 'FILE.ts', takes: 'file', help: 'file with your own routing policies: docs/routing.md' },
   database: {
     value: 'postgres://…',
@@ -95,6 +100,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
       '--database and --follow exclude each other: accounts in PostgreSQL are not copied to followers',
     );
   const cluster = clusterFlags(values);
+  const release = values.release === undefined ? {} : { release: values.release };
   const policy = values.policy === undefined ? {} : { policy: values.policy };
   const maxStaleMs = staleMs(values['max-stale']);
   return {
@@ -108,6 +114,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     ...follow,
     ...identity,
     ...policy,
+    ...release,
     ...database,
     ...cluster,
   };

@@ -31,6 +31,7 @@ import { refuseBound } from '../postgresql/database-binding.ts';
 import { resolveRole } from '../replication/resolve-role.ts';
 import { checkReady } from './check-ready.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
+import { ReleaseDirectory } from './release-directory.ts';
 import { StorageProbe } from './storage-probe.ts';
 
 export interface ServeOptions {
@@ -56,6 +57,8 @@ export interface ServeOptions {
   database?: string;
   /** This process shares the database with other processes. */
   cluster?: ClusterFlags;
+  /** Directory with a release, from which agents are installed; absent: `release` in the data directory. */
+  release?: string;
   /** How long a follower serves without contact with the primary, in milliseconds. Default: a day. */
   maxStaleMs?: number;
 }
@@ -136,6 +139,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   const gateway = await opened(data, () => openAccounts(options, data, program, log), {
     objects: data.objects,
     files,
+    release: new ReleaseDirectory(resolve(options.release ?? join(data.path, 'release'))),
     assets: program.assetsDir,
     settings: { ...settings, ...installation.issuer, ADMIN_KEY_SHA256: sha256Hex(installation.adminKey) },
     tls,
