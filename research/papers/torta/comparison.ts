@@ -1,7 +1,6 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { table } from '../../../scheduler/validate/text-table.ts';
-import { DEFAULT_WEIGHTS } from '../../regions/macro/problem.ts';
-import type { RunResult } from '../../regions/simulator/recorder.ts';
+import { objectiveS } from '../../regions/macro/objective.ts';
 import {
   AWAKE,
   activation,
@@ -52,12 +51,6 @@ export const SETTINGS = {
   sleep: { name: 'all policies activate', ours: OURS, baselines: PAPER_BASELINES.map(activation) },
   paper: { name: 'only ours activates', ours: OURS, baselines: PAPER_BASELINES },
 } as const satisfies Record<string, Setting>;
-
-/** The weighted sum (1) per task, seconds: response, change of shares and electricity, with the planner's weights. */
-export function objectiveS({ responseS, shareChange, costUsd, completed }: RunResult): number {
-  const { smoothness, secondsPerUsd } = DEFAULT_WEIGHTS;
-  return responseS.mean + smoothness * shareChange + (secondsPerUsd * costUsd) / Math.max(1, completed);
-}
 
 const MEASURES: readonly { title: string; of: Measure; digits: number }[] = [
   { title: 'response s', of: ({ responseS }) => responseS.mean, digits: 2 },

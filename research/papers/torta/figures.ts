@@ -1,9 +1,10 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import { objectiveS } from '../../regions/macro/objective.ts';
 import { loadHardware } from '../../regions/world/hardware.ts';
 import { loadTopology, TOPOLOGY_IDS } from '../../regions/world/topology.ts';
 import type { Band, Row } from '../rows.ts';
 import { claim } from './claims.ts';
-import { againstBest, type Compared, objectiveS, SETTINGS, type Setting } from './comparison.ts';
+import { againstBest, type Compared, SETTINGS, type Setting } from './comparison.ts';
 import { activation, type Measure, OURS, type Run } from './experiment.ts';
 import { change, interval } from './statistics.ts';
 

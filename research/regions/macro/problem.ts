@@ -16,6 +16,11 @@ export interface MacroInput {
   /** Busy share of the servers of each region in the last slot. */
   use: readonly number[];
   slotS: number;
+  /** Tasks of the previous slot, and expected tasks of the slot after this one, by `[origin][type]`; absent: unknown. */
+  arrived?: readonly (readonly number[])[];
+  ahead?: readonly (readonly number[])[];
+  /** Electricity of the previous slot, USD; absent: not measured. */
+  costUsd?: number | undefined;
   /** Shares of the previous slot, as `MacroPlan.shares`. */
   previous: Float64Array | undefined;
 }

@@ -27,6 +27,8 @@ export interface TortaOptions {
   activation?: boolean;
   /** True: another server replaces the best by (7) if it costs less seconds. */
   localSearch?: boolean;
+  /** Called for each task that gets a server; `delayS`: seconds until it would begin there, without the network. */
+  chosen?: (job: Job, server: Server, delayS: number, cluster: Cluster) => void;
   /** True: a running task moves to an idle server of its region if that ends it sooner, in spite of the migration. */
   migration?: boolean;
 }
@@ -79,7 +81,7 @@ class Torta implements RegionPolicy {
     this.name = options.name ?? `torta (${options.macro.name})`;
   }
 
-  async slot({ slot, slotS, arrived }: SlotStart, cluster: Cluster): Promise<void> {
+  async slot({ slot, slotS, arrived, costUsd }: SlotStart, cluster: Cluster): Promise<void> {
     const { forecast, macro } = this.#options;
     const { world } = cluster;
     if (slot > 0) forecast.observe(arrived);
@@ -96,6 +98,9 @@ class Torta implements RegionPolicy {
       backlogS: cluster.byRegion.map((servers) => servers.reduce((sum, one) => sum + one.backlogS, 0)),
       use: cluster.byRegion.map(useOf),
       slotS,
+      arrived: arrived.map((line) => byType(world.models, line)),
+      ahead: raiseToObserved(forecast.expected(slot, 1), seen).map((line) => byType(world.models, line)),
+      costUsd,
       previous: this.#shares,
     });
     this.#shares = plan.shares;
@@ -107,12 +112,11 @@ class Torta implements RegionPolicy {
   #rank(regions: number): void {
     const shares = this.#shares ?? new Float64Array();
     this.#ranked = Array.from({ length: shares.length / regions }, (_, row) => {
-      const own = Array.from(shares.subarray(row * regions, (row + 1) * regions), (share, region) => ({
-        share,
-        region,
-      }));
-      const used = own.filter(({ share }) => share > 1e-3).sort((a, b) => b.share - a.share || a.region - b.region);
-      return used.map(({ region }) => region);
+      const used: number[] = [];
+      for (let region = 0; region < regions; region++)
+        if ((shares[row * regions + region] ?? 0) > 1e-3) used.push(region);
+      const share = (region: number) => shares[row * regions + region] ?? 0;
+      return used.sort((a, b) => share(b) - share(a) || a - b);
     });
   }
 
@@ -178,7 +182,10 @@ class Torta implements RegionPolicy {
         if (other.seconds < best.seconds - DETOUR_S) best = other;
       }
     }
-    if (best.server !== undefined) this.#paid(row * regions, best.server.region);
+    if (best.server !== undefined) {
+      this.#paid(row * regions, best.server.region);
+      this.#options.chosen?.(job, best.server, best.delayS, cluster);
+    }
     return best.server;
   }
 

@@ -9,6 +9,8 @@ export interface SlotStart {
   arrived: readonly (readonly number[])[];
   /** Tasks that the policy sent to a region in the previous slot, `routed[region][model]`. */
   routed: readonly (readonly number[])[];
+  /** Electricity of all servers in the previous slot; absent: not measured. */
+  costUsd?: number;
 }
 
 /** Decides where tasks go, and controls servers. It may keep state; runs never share one. */

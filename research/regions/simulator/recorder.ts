@@ -72,6 +72,8 @@ export class Recorder {
   readonly #costs = PHASES.map(() => 0);
   readonly #balances: number[] = [];
   #slots = 0;
+  /** Electricity until the start of this slot. */
+  #costBefore = 0;
   /** Current USD per joule, by region. */
   readonly #price: number[];
   /** `flows[origin * regions + region]` of this slot; `shares` of the last. */
@@ -158,7 +160,10 @@ export class Recorder {
   }
 
   /** Starts a slot at `nowS`, after all servers are settled. Returns the counts of the previous slot. */
-  slot(nowS: number, byRegion: readonly (readonly Server[])[]): { arrived: number[][]; routed: number[][] } {
+  slot(
+    nowS: number,
+    byRegion: readonly (readonly Server[])[],
+  ): { arrived: number[][]; routed: number[][]; costUsd: number } {
     for (let region = 0; region < this.#regions; region++)
       this.#price[region] = this.#world.prices.at(region, nowS) / JOULES_PER_KWH || 0;
     const taken = (counts: number[][]) =>
@@ -167,7 +172,13 @@ export class Recorder {
         line.fill(0);
         return copy;
       });
-    const counted = { arrived: taken(this.#arrivals), routed: taken(this.#routed) };
+    const spent = sum(this.#costs);
+    const counted = {
+      arrived: taken(this.#arrivals),
+      routed: taken(this.#routed),
+      costUsd: spent - this.#costBefore,
+    };
+    this.#costBefore = spent;
     if (nowS > 0) this.#close(byRegion.flat());
     return counted;
   }
