@@ -1,14 +1,12 @@
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
-import { researchData } from '../../data-path.ts';
 import { latencyGreedy } from '../../regions/baselines/latency-greedy.ts';
 import { loadingGreedy } from '../../regions/baselines/loading-greedy.ts';
 import { exactPlanner, proportionalPlanner } from '../../regions/macro/exact-transport.ts';
 import { oracle, smoothed } from '../../regions/macro/forecast.ts';
 import { paperPlanner } from '../../regions/macro/paper-transport.ts';
-import { policyPlanner } from '../../regions/macro/ppo/planner.ts';
 import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
 import { type TortaOptions, torta } from '../../regions/micro/torta.ts';
-import type { Row } from '../rows.ts';
+import type { Band, Row } from '../rows.ts';
 import { claim } from './claims.ts';
 import { comparisonTable } from './comparison.ts';
 import { type MakePolicy, OURS, ours, type Run, runOne } from './experiment.ts';
@@ -29,12 +27,6 @@ const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
   "the paper's OT (2)": (world) => torta({ name: 'paper OT', macro: paperPlanner(), forecast: smoothed(world) }),
   'no OT (shares by capacity)': (world) =>
     torta({ name: 'no OT', macro: proportionalPlanner(), forecast: smoothed(world) }),
-  'PPO instead of the QP': (world) =>
-    torta({
-      name: 'PPO',
-      macro: policyPlanner(researchData(`regions/policy-${world.topology.id}.json`), world.topology),
-      forecast: smoothed(world),
-    }),
   'no activation': variant('no activation', { activation: false }),
   'no scores (7)-(10)': variant('no scores', { score: false }),
   'no local search (score alone)': variant('no local search', { localSearch: false }),
@@ -60,24 +52,16 @@ export async function ablate(
 
 export const ablationTable = (runs: ReadonlyMap<string, readonly Run[]>): string => comparisonTable({ runs });
 
-/**
- * Shows whether learning is worthwhile: the same two layers with PPO and with the QP. If no policy was trained, both
- * are the QP.
- */
-export function learningRows(topology: string, runs: ReadonlyMap<string, readonly Run[]>): Row[] {
-  const of = (name: string, measure: (run: Run) => number) => (runs.get(name) ?? []).map(measure);
-  const measures: [string, (run: Run) => number][] = [
-    ['response', ({ responseS }) => responseS.mean],
-    ['cost', ({ costUsd }) => costUsd],
+/** What the scores (7) to (10) bring: ours with them against ours without, and with only them. */
+export function scoreRows(topology: string, runs: ReadonlyMap<string, readonly Run[]>): Row[] {
+  const rows: [string, string, Band][] = [
+    ['with the scores (7)-(10) against without', 'no scores (7)-(10)', [-5, 5]],
+    ['with the local search against only the scores', 'no local search (score alone)', [-100, -10]],
   ];
-  return measures.map(([name, measure]) => {
-    const { mean, half } = change(of('PPO instead of the QP', measure), of(OURS, measure));
-    return claim(
-      `Beyond the paper: ${name} with PPO against the QP`,
-      `${topology}, ± ${(100 * half).toFixed(1)}`,
-      '%',
-      100 * mean,
-      { band: [-20, 20] },
-    );
+  return rows.map(([name, other, band]) => {
+    const means = (of: string) => (runs.get(of) ?? []).map(({ responseS }) => responseS.mean);
+    const { mean, half } = change(means(OURS), means(other));
+    const detail = `${topology}, ± ${(100 * half).toFixed(1)}`;
+    return claim(`Beyond the paper: response ${name}`, detail, '%', 100 * mean, { band });
   });
 }

@@ -1,32 +1,40 @@
 import { existsSync } from 'node:fs';
 import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { researchData } from '../../data-path.ts';
-import { trace } from '../../regions/macro/ppo/environment.ts';
-import { guarantee } from '../../regions/macro/ppo/guarantee.ts';
+import { smoothed } from '../../regions/macro/forecast.ts';
+import { GuaranteeProbe } from '../../regions/macro/ppo/guarantee.ts';
 import { readPolicy } from '../../regions/macro/ppo/policy-file.ts';
+import { torta } from '../../regions/micro/torta.ts';
 import { TOPOLOGY_IDS } from '../../regions/world/topology.ts';
-import { buildWorld } from '../../regions/world/world.ts';
 import type { Row } from '../rows.ts';
 import { claim } from './claims.ts';
 import { BASELINES, PAPER_BASELINES, runOne } from './experiment.ts';
 
 const [SLOTS, SEED] = [120, 1];
 
-/** The paper's gain condition for each trained policy, with S_0 from the reactive baselines in the simulator. */
+/** The paper's gain condition on each topology, with S_0 from the reactive baselines in the simulator. */
 export async function guaranteeRows(catalogue: HardwareCatalogue): Promise<Row[]> {
+  const path = researchData('regions/policy.json');
+  if (!existsSync(path)) return [];
+  const policy = readPolicy(path);
   const rows: Row[] = [];
   for (const topology of TOPOLOGY_IDS) {
-    const path = researchData(`regions/policy-${topology}.json`);
-    if (!existsSync(path)) continue;
     const changes: number[] = [];
     for (const name of PAPER_BASELINES) {
       const make = BASELINES[name];
       if (make !== undefined)
         changes.push((await runOne(catalogue, topology, SEED, make, { slots: SLOTS })).shareChange);
     }
-    const world = buildWorld(topology, SEED, catalogue);
     const s0 = changes.reduce((sum, one) => sum + one, 0) / changes.length;
-    const found = guarantee(world, readPolicy(path, world.topology), await trace(world, SEED, SLOTS), s0, 0);
+    const probe = new GuaranteeProbe(policy);
+    const run = await runOne(
+      catalogue,
+      topology,
+      SEED,
+      (world) => torta({ name: 'PPO', macro: probe.planner(), forecast: smoothed(world) }),
+      { slots: SLOTS },
+    );
+    const found = probe.result(run, s0);
     rows.push(
       claim(
         'Theorem 3: the gain condition of the trained policy holds',

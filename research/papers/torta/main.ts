@@ -8,14 +8,15 @@ import { parseArgs } from 'node:util';
 import { loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import { PAPER_SLOTS } from '../../regions/simulator/workload.ts';
-import { TOPOLOGY_IDS } from '../../regions/world/topology.ts';
+import { KEPT_BACK_IDS, TOPOLOGY_IDS } from '../../regions/world/topology.ts';
 import { missesText, type Row, rowsText } from '../rows.ts';
-import { ablate, ablationTable, learningRows } from './ablation.ts';
+import { ablate, ablationTable, scoreRows } from './ablation.ts';
 import { inPaperOrder } from './claims.ts';
 import { compare, comparisonTable } from './comparison.ts';
 import { comparisonRows, setUpRows } from './figures.ts';
 import { forecasterRows } from './forecasters.ts';
 import { guaranteeRows } from './guarantee-rows.ts';
+import { learning } from './learning.ts';
 import { timingRows, timings } from './milp.ts';
 import { accuracyPicture, balancePicture, comparisonPicture, coursePicture } from './pictures.ts';
 import { accuracySweep, failure, surge } from './scenarios.ts';
@@ -28,8 +29,10 @@ const PARTS = [
   'failure',
   'milp',
   'comparison',
+  'kept-back',
   'accuracy',
   'guarantee',
+  'learning',
   'ablation',
   'forecasters',
 ] as const;
@@ -50,6 +53,8 @@ const catalogue = loadCatalogue();
 const { quick } = values;
 const slots = quick ? QUICK_SLOTS : PAPER_SLOTS;
 const seeds = Array.from({ length: Number(values.seeds ?? (quick ? 2 : 10)) }, (_, i) => i + 1);
+/** Kept back as the topologies are: no choice or training used these seeds. */
+const keptBackSeeds = seeds.map((seed) => 1_000 + seed);
 const rows: Row[] = [];
 const pictures: [name: string, svg: string][] = [];
 
@@ -66,10 +71,18 @@ const run: Record<Part, () => Promise<void>> = {
       console.log(comparisonTable(compared));
     }
   },
+  async 'kept-back'() {
+    for (const topology of KEPT_BACK_IDS) {
+      const compared = await compare(catalogue, topology, keptBackSeeds, slots);
+      rows.push(...comparisonRows(compared));
+      console.log(`\n${topology}, kept back: ${slots} slots, ${keptBackSeeds.length} seeds, mean ± 95 % interval\n`);
+      console.log(comparisonTable(compared));
+    }
+  },
   async ablation() {
     const [topology = 'abilene'] = values.topology.split(',');
     const runs = await ablate(catalogue, topology, seeds, slots);
-    rows.push(...learningRows(topology, runs));
+    rows.push(...scoreRows(topology, runs));
     console.log(`\nablation, ${topology}\n\n${ablationTable(runs)}`);
   },
   async surge() {
@@ -93,6 +106,13 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async forecasters() {
     rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
+  },
+  async learning() {
+    const own = values.topology.split(',').map((id) => ({ id, seeds }));
+    const keptBack = KEPT_BACK_IDS.map((id) => ({ id, seeds: keptBackSeeds }));
+    const found = await learning(catalogue, [...own, ...keptBack], slots);
+    rows.push(...found.rows);
+    console.log(`\n${found.text}`);
   },
   async guarantee() {
     rows.push(...(await guaranteeRows(catalogue)));

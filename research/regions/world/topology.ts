@@ -40,7 +40,10 @@ export interface Topology {
   latencyS: number[][];
 }
 
+/** The paper's topologies. */
 export const TOPOLOGY_IDS = ['abilene', 'polska', 'gabriel25', 'cost266'] as const;
+/** Topologies on which nothing was chosen, calibrated or trained. */
+export const KEPT_BACK_IDS = ['nobel-eu', 'geant'] as const;
 
 /**
  * Loads one of `data/regions/topologies.json`.
@@ -51,7 +54,10 @@ export function loadTopology(id: string): Topology {
   const { topologies } = fileSchema.parse(JSON.parse(readFileSync(researchData('regions/topologies.json'), 'utf8')));
   const row = topologies.find((one) => one.id === id);
   if (row === undefined)
-    throw new SchedulerError('usage', `no topology is called ${id}; there are ${TOPOLOGY_IDS.join(', ')}`);
+    throw new SchedulerError(
+      'usage',
+      `no topology is called ${id}; there are ${[...TOPOLOGY_IDS, ...KEPT_BACK_IDS].join(', ')}`,
+    );
   return topologyOf(row);
 }
 

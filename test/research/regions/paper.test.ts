@@ -14,6 +14,8 @@ describe('the topologies', () => {
     ['polska', 12, 45],
     ['gabriel25', 25, 80],
     ['cost266', 37, 150],
+    ['nobel-eu', 28, 7],
+    ['geant', 22, 10.5],
   ])('%s has %i regions, all within reach, %i ms apart on average', (id, regions, ms) => {
     const { latencyS } = loadTopology(id);
     expect(latencyS).toHaveLength(regions);
@@ -28,7 +30,7 @@ describe('the topologies', () => {
       }
   });
   it('that is unknown is refused with the names that there are', () => {
-    expect(() => loadTopology('atlantis')).toThrow(/abilene, polska, gabriel25, cost266/);
+    expect(() => loadTopology('atlantis')).toThrow(/abilene, polska, gabriel25, cost266, nobel-eu, geant/);
   });
 });
 

@@ -1,16 +1,14 @@
 import { SchedulerError } from '../../../../scheduler/errors.ts';
-import type { Topology } from '../../world/topology.ts';
-import { capacities, forAllTypes } from '../paper-transport.ts';
 import type { MacroInput, MacroPlan, MacroPlanner } from '../problem.ts';
 import { smoothingPlanner } from '../smoothing-planner.ts';
-import { stateOf } from './environment.ts';
-import { type BetaPolicy, normaliseRows } from './policy.ts';
+import { ArrivalHistory, byOrigin, stateOf } from './features.ts';
 import { readPolicy } from './policy-file.ts';
+import { means, type ResidualPolicy, shapedShares } from './residual-policy.ts';
 
-/** The mean action of a trained policy. If the policy is unusable, the smoothing QP plans instead and reports why. */
-export function policyPlanner(path: string, topology: Topology): MacroPlanner {
+/** The mean action of the policy in a file. If the file is unusable, the QP plans instead and reports why. */
+export function policyPlanner(path: string): MacroPlanner {
   try {
-    return new PolicyPlanner(readPolicy(path, topology));
+    return residualPlanner(readPolicy(path));
   } catch (error) {
     if (!(error instanceof SchedulerError)) throw error;
     const qp = smoothingPlanner();
@@ -24,28 +22,47 @@ export function policyPlanner(path: string, topology: Topology): MacroPlanner {
   }
 }
 
-class PolicyPlanner implements MacroPlanner {
-  readonly name = 'PPO';
-  readonly #policy: BetaPolicy;
-  #previous: Float64Array;
+/** One decision of the policy. */
+export interface Decision {
+  /** By entry: see `features.ts`. */
+  state: Float64Array;
+  shapes: Float64Array;
+  /** The action: one value in (0, 1) per origin and region. */
+  x: Float64Array;
+  /** The teacher's shares, by origin and type, and region: the QP's plan. */
+  planned: Float64Array;
+  shares: Float64Array;
+  /** Shares of the previous slot; undefined in the first. */
+  previous: Float64Array | undefined;
+}
 
-  constructor(policy: BetaPolicy) {
-    this.#policy = policy;
-    this.#previous = new Float64Array(policy.regions ** 2).fill(1 / policy.regions);
-  }
+export interface ResidualOptions {
+  /** Chooses the action; absent: the mean. */
+  play?: (shapes: Float64Array) => Float64Array;
+  decided?: (decision: Decision, input: MacroInput) => void;
+}
 
-  plan(input: MacroInput): MacroPlan {
-    const { regions } = this.#policy;
-    const rooms = capacities(input).map((worth) => worth * input.slotS);
-    const demand = input.demand.map((line) => line.reduce((sum, count) => sum + count, 0));
-    const state = stateOf(input.use, input.backlogS, rooms, demand, this.#previous);
-    const raw = this.#policy.mean(this.#policy.shapes(state));
-    // A region without servers gets no share, regardless of the policy.
-    const shares = normaliseRows(
-      raw.map((value, e) => ((rooms[e % regions] ?? 0) > 0 ? value : 0)),
-      regions,
-    );
-    this.#previous = shares;
-    return { shares: forAllTypes(shares, regions), planner: this.name };
-  }
+/** The QP's plan with the policy's factors. It keeps the QP's state, and so plans one run. */
+export function residualPlanner(policy: ResidualPolicy, options: ResidualOptions = {}): MacroPlanner {
+  const qp = smoothingPlanner();
+  const history = new ArrivalHistory();
+  let previous: Float64Array | undefined;
+  const { play = means, decided } = options;
+  return {
+    name: 'PPO',
+    async plan(input: MacroInput): Promise<MacroPlan> {
+      const { shares: planned } = await qp.plan(input);
+      const regions = input.world.topology.regions.length;
+      const [mean, before] = [byOrigin(planned, regions), byOrigin(previous ?? planned, regions)];
+      const state = stateOf(input, mean, before, history);
+      if (input.arrived !== undefined)
+        history.observe(input.arrived.map((line) => line.reduce((sum, count) => sum + count, 0)));
+      const shapes = policy.allShapes(state);
+      const x = play(shapes);
+      const shares = shapedShares(planned, x, regions);
+      decided?.({ state, shapes, x, planned, shares, previous }, input);
+      previous = shares;
+      return { shares, planner: 'PPO' };
+    },
+  };
 }

@@ -1,157 +1,146 @@
 import { type Random, seededRandom } from '../../../../scheduler/simulator/random.ts';
 import type { World } from '../../world/world.ts';
-import { distance2, FluidRegions, stateOf, type TraceSlot, trace } from './environment.ts';
-import { type Guarantee, guarantee } from './guarantee.ts';
+import { objectiveS } from '../objective.ts';
+import { type Entry, entriesOf } from './advantages.ts';
+import { logDensity } from './beta.ts';
+import { adapt, firstPulls, type Measured, measure, type Pulls, pullBack } from './constraints.ts';
+import { FEATURES } from './features.ts';
 import { Network } from './network.ts';
-import { BetaPolicy, normaliseRows, stateSize } from './policy.ts';
+import { ResidualPolicy } from './residual-policy.ts';
+import { type Rollout, rollOut } from './rollout.ts';
 
 export interface TrainOptions {
   seed: number;
-  episodes: number;
+  /** Iterations: an episode in each of two worlds, then three epochs of learning from them. */
+  iterations: number;
   /** Slots of an episode. */
   slots: number;
-  /** Seeds of the training arrivals. */
+  /** Seeds of the training arrivals, and of those that choose among the policies of the curve. */
   traces: readonly number[];
-  /** ‖A_k − A_{k−1}‖² of the reactive baselines, measured in the simulator: S_0. */
+  validation: readonly number[];
+  /** Iterations between two points of the curve. */
+  checkEvery: number;
+  /** ‖A_k − A_{k−1}‖² of the reactive baselines in each world, measured in the simulator: S_0. */
   reactive: readonly number[];
-  /** Called every ten episodes. */
+  /** Called at each point of the curve. */
   told?: (line: string) => void;
 }
 
+export interface CurvePoint extends Measured {
+  iteration: number;
+  /** Objective (1) of the mean action relative to the QP's, percent: mean over worlds and validation seeds. */
+  objective: number;
+}
+
 export interface Trained {
-  policy: BetaPolicy;
-  /** Mean reward, distance to the teacher and change of shares, every ten episodes. */
-  curve: { episode: number; reward: number; distance: number; change: number }[];
-  guarantees: Guarantee[];
+  /** The policy of the curve's best point; the QP's plan if no point is better than it. */
+  policy: ResidualPolicy;
+  curve: CurvePoint[];
 }
 
-/** Weights of (3). */
-const REWARD = { teacher: 1, change: 0.5, queue: 5 };
-const [CLIP, DISCOUNT, LAMBDA_GAE, EPOCHS, BATCH] = [0.2, 0.95, 0.9, 3, 60];
-const NORM = 1;
-/**
- * (5): `epsilon` is the allowed distance of the mean action from the teacher, ‖A − A*‖ per row; `eta` the least
- * S_0/S_RL. λ_a rises by κ while one of them is violated, and falls otherwise.
- */
-const CONSTRAINT = { epsilon: 0.1, eta: 1.5, kappa: 0.05, least: 0.05, most: 20 };
-/**
- * There are at least 144 entries: their log ratios are averaged, because otherwise no step would stay within the clip.
- */
-const meanRatio = (now: number, then: number, entries: number) => Math.exp((now - then) / Math.sqrt(entries));
+const [CLIP, EPOCHS, BATCH, NORM] = [0.2, 3, 1_024, 1];
+/** Worlds of one iteration, in turn: so that an iteration stays short. */
+const WORLDS_AT_ONCE = 2;
 
-interface Step {
-  state: Float64Array;
-  raw: Float64Array;
-  logProbability: number;
-  target: Float64Array;
-  reward: number;
-  value: number;
-  advantage: number;
-  returned: number;
-  change: number;
-  distance: number;
-}
-
-/** PPO with a Beta policy, optimal transport as teacher and the paper's two constraint terms. Deterministic by seed. */
-export async function train(world: World, options: TrainOptions): Promise<Trained> {
+/** PPO in the event simulator, from the QP's behavior. Deterministic by seed. */
+export async function train(worlds: readonly World[], options: TrainOptions): Promise<Trained> {
+  const { slots, traces } = options;
   const random = seededRandom(options.seed);
-  const regions = world.topology.regions.length;
-  const policy = new BetaPolicy(regions, random);
-  const critic = new Network([stateSize(regions), 32, 1], random, 1e-3);
-  const traces: TraceSlot[][] = [];
-  for (const seed of options.traces) traces.push(await trace(world, seed, options.slots));
-  const s0 = options.reactive.reduce((sum, one) => sum + one, 0) / Math.max(1, options.reactive.length);
-  const found: Trained = { policy, curve: [], guarantees: [] };
-  let pull = 1;
-  for (let episode = 1; episode <= options.episodes; episode++) {
-    const slots = traces[episode % traces.length] ?? [];
-    const steps = rollout(world, policy, critic, slots, random);
-    const means = (of: (step: Step) => number) => steps.reduce((sum, step) => sum + of(step), 0) / steps.length;
-    const change = means((step) => step.change);
-    const violated =
-      means((step) => step.distance) > CONSTRAINT.epsilon * Math.sqrt(regions) || s0 / change < CONSTRAINT.eta;
-    pull = Math.min(CONSTRAINT.most, Math.max(CONSTRAINT.least, pull * (1 + (violated ? 1 : -1) * CONSTRAINT.kappa)));
-    for (let epoch = 0; epoch < EPOCHS; epoch++) learn(policy, critic, shuffled(steps, random), pull);
-    if (episode % 10 !== 0) continue;
-    const reward = means((step) => step.reward);
-    found.curve.push({ episode, reward, distance: means((step) => step.distance), change });
-    const checked = guarantee(world, policy, slots, s0, episode);
-    found.guarantees.push(checked);
-    options.told?.(
-      `episode ${episode}: reward ${reward.toFixed(3)}, pull ${pull.toFixed(2)}; S_0 ${s0.toFixed(3)}, S_RL ${checked.sRl.toFixed(3)}, η ${checked.eta.toFixed(2)}, L_T ${checked.lipschitzResponse.toFixed(2)}, L_P ${checked.lipschitzPower.toFixed(4)}, ε ${checked.epsilon.toFixed(3)}: the gain condition ${checked.holds ? 'holds' : 'does not hold'}`,
+  const policy = new ResidualPolicy(random);
+  const critic = new Network([FEATURES, 16, 1], random, 1e-3);
+  const teacher = teacherRuns(worlds, slots);
+  const pulls = firstPulls();
+  const curve: CurvePoint[] = [];
+  let best = { objective: 0, parameters: policy.network.parameters.slice() };
+  for (let iteration = 1; iteration <= options.iterations; iteration++) {
+    const played: Rollout[] = [];
+    const entries: Entry[] = [];
+    const turn = Array.from(
+      { length: Math.min(WORLDS_AT_ONCE, worlds.length) },
+      (_, n) => n + iteration * WORLDS_AT_ONCE,
     );
-  }
-  return found;
-}
-
-function rollout(
-  world: World,
-  policy: BetaPolicy,
-  critic: Network,
-  slots: readonly TraceSlot[],
-  random: Random,
-): Step[] {
-  const fluid = new FluidRegions(world);
-  const { regions } = policy;
-  let previous = new Float64Array(regions ** 2).fill(1 / regions);
-  const steps = slots.map((slot): Step => {
-    const state = stateOf(fluid.use, fluid.backlogS, fluid.rooms, slot.demand, previous);
-    const shapes = policy.shapes(state);
-    const raw = policy.sample(shapes, random);
-    const shares = normaliseRows(raw, regions);
-    const mean = normaliseRows(policy.mean(shapes), regions);
-    fluid.step(shares, slot);
-    const change = distance2(shares, previous);
-    previous = new Float64Array(shares);
-    return {
-      state,
-      raw,
-      logProbability: policy.logProbability(shapes, raw),
-      target: slot.target,
-      reward: -REWARD.teacher * distance2(shares, slot.target) - REWARD.change * change - REWARD.queue * fluid.queue,
-      value: critic.forward(state)[0] ?? 0,
-      advantage: 0,
-      returned: 0,
-      change,
-      distance: Math.sqrt(distance2(mean, slot.target)),
-    };
-  });
-  advantages(steps);
-  return steps;
-}
-
-/** Generalized advantage estimation (Schulman et al. 2016), then scaled to mean 0 and deviation 1. */
-function advantages(steps: Step[]): void {
-  let [next, carried] = [0, 0];
-  for (const step of steps.toReversed()) {
-    carried = step.reward + DISCOUNT * next - step.value + DISCOUNT * LAMBDA_GAE * carried;
-    step.advantage = carried;
-    step.returned = carried + step.value;
-    next = step.value;
-  }
-  const mean = steps.reduce((sum, { advantage }) => sum + advantage, 0) / steps.length;
-  const deviation = Math.sqrt(steps.reduce((sum, { advantage }) => sum + (advantage - mean) ** 2, 0) / steps.length);
-  for (const step of steps) step.advantage = (step.advantage - mean) / (deviation + 1e-8);
-}
-
-function learn(policy: BetaPolicy, critic: Network, steps: readonly Step[], pull: number): void {
-  const entries = policy.regions ** 2;
-  for (let from = 0; from < steps.length; from += BATCH) {
-    const batch = steps.slice(from, from + BATCH);
-    for (const step of batch) {
-      const shapes = policy.shapes(step.state);
-      const ratio = meanRatio(policy.logProbability(shapes, step.raw), step.logProbability, entries);
-      const clipped = step.advantage > 0 ? ratio > 1 + CLIP : ratio < 1 - CLIP;
-      const weight = clipped ? 0 : (-step.advantage * ratio) / Math.sqrt(entries) / batch.length;
-      const off = Math.sqrt(distance2(normaliseRows(policy.mean(shapes), policy.regions), step.target));
-      // d/dA of max(0, d − ε)² is 2(d − ε)·∇d: the pull on the squared distance, weakened near the teacher.
-      const beyond = Math.max(0, off - CONSTRAINT.epsilon * Math.sqrt(policy.regions)) / Math.max(off, 1e-9);
-      policy.addGradient(shapes, step.raw, weight, (pull * beyond) / batch.length, step.target);
-      const value = critic.forward(step.state)[0] ?? 0;
-      critic.backward(Float64Array.of((2 * (value - step.returned)) / batch.length));
+    for (const at of turn.map((one) => one % worlds.length)) {
+      const world = worlds[at];
+      if (world === undefined) continue;
+      const seed = traces[iteration % traces.length] ?? 1;
+      const rollout = await rollOut({ world, seed, slots, policy, random });
+      played.push(rollout);
+      entries.push(...entriesOf(rollout, await teacher(at, seed), critic));
     }
+    const measured = measure(
+      played,
+      turn.map((one) => options.reactive[one % worlds.length] ?? 0),
+    );
+    adapt(pulls, measured);
+    for (let epoch = 0; epoch < EPOCHS; epoch++) learn(policy, entries, played, pulls, random);
+    if (iteration % options.checkEvery !== 0) continue;
+    const objective = await gain(worlds, policy, options, teacher);
+    curve.push({ iteration, objective, ...measured });
+    options.told?.(
+      `iteration ${iteration}: objective (1) ${objective.toFixed(2)} % against the QP; distance ${measured.distance.toFixed(3)}, λ1 ${pulls.teacher.toFixed(4)}; change ${measured.change.toFixed(2)} of its bound, λ2 ${pulls.change.toFixed(4)}`,
+    );
+    if (objective < best.objective) best = { objective, parameters: policy.network.parameters.slice() };
+  }
+  policy.network.parameters.set(best.parameters);
+  return { policy, curve };
+}
+
+type TeacherRuns = (world: number, seed: number) => Promise<Rollout>;
+
+/** Runs of the untrained policy, which is the QP; each once. */
+function teacherRuns(worlds: readonly World[], slots: number): TeacherRuns {
+  const policy = new ResidualPolicy();
+  const known = new Map<string, Promise<Rollout>>();
+  return (at, seed) => {
+    const world = worlds[at];
+    if (world === undefined) throw new Error(`there is no world ${at}`);
+    const run = known.get(`${at} ${seed}`) ?? rollOut({ world, seed, slots, policy });
+    known.set(`${at} ${seed}`, run);
+    return run;
+  };
+}
+
+/** Objective (1) of the mean action relative to the QP's, percent. */
+async function gain(
+  worlds: readonly World[],
+  policy: ResidualPolicy,
+  { validation, slots }: TrainOptions,
+  teacher: TeacherRuns,
+): Promise<number> {
+  let sum = 0;
+  for (const [at, world] of worlds.entries())
+    for (const seed of validation) {
+      const { result } = await rollOut({ world, seed, slots, policy });
+      sum += objectiveS(result) / objectiveS((await teacher(at, seed)).result) - 1;
+    }
+  return (100 * sum) / worlds.length / Math.max(1, validation.length);
+}
+
+/** One epoch: each entry once, and the constraints of each slot once. */
+function learn(
+  policy: ResidualPolicy,
+  entries: readonly Entry[],
+  played: readonly Rollout[],
+  pulls: Pulls,
+  random: Random,
+): void {
+  const order = shuffled(entries, random);
+  const slots = shuffled(
+    played.flatMap((rollout) => rollout.decisions.map((_, slot) => ({ rollout, slot }))),
+    random,
+  );
+  const turns = Math.ceil(order.length / BATCH);
+  for (let turn = 0; turn < turns; turn++) {
+    const batch = order.slice(turn * BATCH, (turn + 1) * BATCH);
+    for (const { state, entry, x, logDensity: before, advantage } of batch) {
+      const [alpha, beta] = policy.shapes(state, entry);
+      const ratio = Math.exp(logDensity(x, alpha, beta) - before);
+      const clipped = advantage > 0 ? ratio > 1 + CLIP : ratio < 1 - CLIP;
+      if (!clipped) policy.addGradient(alpha, beta, x, (-advantage * ratio) / batch.length, 0);
+    }
+    const [from, to] = [turn, turn + 1].map((at) => Math.floor((at * slots.length) / turns));
+    for (const { rollout, slot } of slots.slice(from, to)) pullBack(policy, rollout, slot, pulls, turns / slots.length);
     policy.network.step(NORM);
-    critic.step(NORM);
   }
 }
 
