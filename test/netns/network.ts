@@ -3,6 +3,7 @@
  * namespaces have fixed names.
  */
 import { spawnSync } from 'node:child_process';
+import { appendFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
@@ -66,6 +67,30 @@ export class Network {
     ip('-n', `c${from}nat`, 'route', 'replace', `10.${to}.0.0/24`, 'via', `198.51.100.2${to}`);
     const rule = ['ip', 'firewall', 'forward', 'iifname', 'wan0', 'oifname', 'lan', 'accept'];
     ip('netns', 'exec', `c${to}nat`, 'nft', 'add', 'rule', ...rule);
+  }
+
+  /**
+   * Opens `port` of the second host of a cluster to all networks, as a forwarded port does. Returns its name, which
+   * processes that start later on any host resolve: within the cluster to the host, elsewhere to the NAT.
+   */
+  publish(cluster: 1 | 2 | 3, port: number): string {
+    const [nat, inside, outside] = [`c${cluster}nat`, `10.${cluster}.0.12`, `198.51.100.2${cluster}`];
+    const nft = (...args: string[]) => {
+      const command = ['netns', 'exec', nat, 'nft', ...args];
+      const { status, stderr } = spawnSync('ip', command, { encoding: 'utf8', env: this.#env });
+      if (status !== 0) throw new Error(`nft ${args.join(' ')}: ${stderr}`);
+    };
+    const hook = '{ type nat hook prerouting priority dstnat ; }';
+    nft('add', 'chain', 'ip', 'nat', 'in', hook);
+    const match = ['tcp', 'dport', String(port)];
+    nft('add', 'rule', 'ip', 'nat', 'in', 'iifname', 'wan0', ...match, 'dnat', 'to', `${inside}:${port}`);
+    nft('add', 'rule', 'ip', 'firewall', 'forward', 'ip', 'daddr', inside, ...match, 'accept');
+    const name = `gateway${cluster}`;
+    for (const host of readdirSync('/etc/netns')) {
+      const address = host.startsWith(`c${cluster}h`) ? inside : outside;
+      appendFileSync(join('/etc/netns', host, 'hosts'), `${address} ${name}\n`);
+    }
+    return name;
   }
 
   /** Each TCP connection that the gateway's host has with cluster `n` on `port`, as `address:port` of the far side. */
