@@ -83,7 +83,10 @@ export const LONG: Readonly<Record<string, string>> = {
     'sealed/sealed-python': 'the Python client; sealed-sdk has the other one',
     'gateway-cli': 'eighty processes of the command line',
   }),
-  ...rooms('up', { share: 'a gateway, an agent and three commands' }),
+  ...rooms('up', {
+    share: 'a gateway, an agent and three commands',
+    machine: 'several starts of a gateway, an agent and an engine',
+  }),
 };
 
 /** Files of the other parts that the short form has, and what they prove. */

@@ -40,14 +40,20 @@ export interface JobOptions {
 export class Cluster {
   readonly directory: string;
   readonly #env: Record<string, string>;
+  /** Precedes Slurm's commands, which must run where Slurm's addresses are reachable. */
+  readonly #prefix: readonly string[];
 
-  private constructor(directory: string, env: Record<string, string>) {
+  private constructor(directory: string, env: Record<string, string>, prefix: readonly string[]) {
     this.directory = directory;
     this.#env = env;
+    this.#prefix = prefix;
   }
 
-  /** Starts Slurm in a separate directory; `endAll` stops it. */
-  static async up(extra = ''): Promise<Cluster> {
+  /**
+   * Starts Slurm in a separate directory; `endAll` stops it.
+   * @param namespaces network namespaces of the four nodes; absent: this machine's
+   */
+  static async up(extra = '', namespaces: readonly string[] = []): Promise<Cluster> {
     const directory = await temporaryDirectory('otela-slurm');
     await chmod(directory, 0o755);
     const env = {
@@ -55,10 +61,12 @@ export class Cluster {
       SLURM_TEST_DIR: join(directory, 'slurm'),
       SLURM_TEST_PORT: String(20_000 + (process.pid % 20_000)),
       SLURM_TEST_EXTRA: extra,
+      SLURM_TEST_NETNS: namespaces.join(' '),
     };
     atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env })); // also stops the parts of a failed start
     run(join(HERE, 'slurm-up'), [], { env });
-    const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') });
+    const prefix = namespaces.slice(0, 1).flatMap((one) => ['ip', 'netns', 'exec', one]);
+    const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') }, prefix);
     await installPrograms(directory);
     return cluster;
   }
@@ -107,7 +115,8 @@ export class Cluster {
 
   /** Runs a Slurm command as root. */
   command(name: string, ...args: string[]): string {
-    return run(name, args, { env: this.#env });
+    const [file = '', ...words] = [...this.#prefix, name, ...args];
+    return run(file, words, { env: this.#env });
   }
 
   /** The same without blocking, for frequent queries: servers close the connections of a test that blocks meanwhile. */

@@ -1,8 +1,11 @@
 /** Faults of `otela up` on a real sshd and a real Slurm: each has words and a way on. */
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { endAll } from '../support/processes.ts';
-import { NO_SSHD } from '../support/ssh-host.ts';
-import { Laptop, MODEL, served } from './laptop.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { asUser, NO_SSHD } from '../support/ssh-host.ts';
+import { answer, Laptop, MODEL, served } from './laptop.ts';
 
 let laptop: Laptop;
 
@@ -68,3 +71,29 @@ it.skipIf(NO_SSHD)('a changed host key is refused', async () => {
   expect(ls.out).toMatch(/another host key/);
   expect((await laptop.ran('down')).code).toBe(69);
 });
+
+it.skipIf(NO_SSHD)('a full home directory is reported before anything is sent there', async () => {
+  const df = join(laptop.user.home, 'bin/df');
+  await writeFile(df, '#!/bin/sh\necho Filesystem\necho "/dev/home 1000 900 102400 90% /home"\n', { mode: 0o755 });
+  const up = laptop.up();
+  expect(await up.end(60_000)).toMatchObject({ code: 69 });
+  expect(up.output).toMatch(/has 100 MiB free; otela needs 400 MiB\.\s+Remove files there/);
+  expect(existsSync(join(laptop.user.home, '.otela'))).toBe(false);
+});
+
+it.skipIf(NO_SSHD)(
+  'a login node that kills long processes costs a reconnection, and a preempted job its reason',
+  async () => {
+    const up = laptop.up('--partition', 'preempt-cancel', '--gpu', 'h100', '--gpus', '2');
+    const access = await served(up);
+    expect(asUser(laptop.user, "pkill -KILL -f 'otela-agent [r]elay'")).toMatchObject({ code: 0 });
+    await up.line(/connection is lost; the job continues/, 60_000);
+    await up.line(/connected to cluster again/, 60_000);
+    await eventually('an answer through the new relay', 30_000, async () =>
+      (await answer(access)).includes('stand-in') ? true : undefined,
+    );
+    await laptop.cluster.submit({ sbatch: ['--gres=gpu:h100:2', '-w', 'n3', '--time=5'], script: 'sleep 300' });
+    await up.line(/has ended \((?:PREEMPTED|CANCELLED|COMPLETED)[^)]*\)/, 90_000);
+    expect(await up.end(30_000)).toMatchObject({ code: 69 });
+  },
+);

@@ -5,6 +5,7 @@ import { Managed, temporaryDirectory } from '../support/processes.ts';
 import { createUser, type HostUser, SshHost } from '../support/ssh-host.ts';
 import { NODE, OTELA_MAIN, ROOT } from '../support/where.ts';
 import { Cluster } from './cluster.ts';
+import type { LaptopNetwork } from './laptop-network.ts';
 
 export const MODEL = 'Qwen/Qwen3-8B';
 
@@ -14,8 +15,18 @@ export class Laptop {
   readonly host: SshHost;
   readonly user: HostUser;
   readonly env: Record<string, string>;
+  /** Precedes the laptop's commands. */
+  readonly #prefix: readonly string[];
 
-  private constructor(home: string, cluster: Cluster, host: SshHost, user: HostUser, bin: string) {
+  private constructor(
+    home: string,
+    cluster: Cluster,
+    host: SshHost,
+    user: HostUser,
+    bin: string,
+    prefix: readonly string[],
+  ) {
+    this.#prefix = prefix;
     this.home = home;
     this.cluster = cluster;
     this.host = host;
@@ -26,9 +37,10 @@ export class Laptop {
   /**
    * @param slurm further lines of slurm.conf
    * @param sshd further lines of sshd_config
+   * @param network absent: laptop, login node and compute nodes have this machine's network
    */
-  static async open(slurm = '', sshd = ''): Promise<Laptop> {
-    const cluster = await Cluster.up(slurm);
+  static async open(slurm = '', sshd = '', network?: LaptopNetwork): Promise<Laptop> {
+    const cluster = await Cluster.up(slurm, network?.nodes);
     const { PATH = '', SLURM_CONF = '' } = cluster.userEnv;
     const user = await createUser(
       `export PATH='${PATH}' SLURM_CONF='${SLURM_CONF}'\nunset PROXY HTTP_PROXY http_proxy`,
@@ -37,14 +49,18 @@ export class Laptop {
     // vLLM on the cluster, played by the mock engine, which asks for the key as vLLM does.
     const vllm = `${installed}/node ${installed}/stand-in-engine.mjs --model '${MODEL}' --api-key-env VLLM_API_KEY`;
     await writeFile(join(user.home, 'bin/vllm'), `#!/bin/sh\nexec ${vllm} "$@"\n`, { mode: 0o755 });
-    const host = await SshHost.start(sshd);
+    const host = await SshHost.start(sshd, network?.login);
     const home = await temporaryDirectory('otela-laptop');
-    return new Laptop(home, cluster, host, user, await host.client(user, home));
+    return new Laptop(home, cluster, host, user, await host.client(user, home), network?.laptop ?? []);
   }
 
   /** Starts a command of `otela`. */
   otela(...args: string[]): Managed {
-    return new Managed([NODE, OTELA_MAIN, ...args], { label: `otela ${args[0]}`, env: this.env, cwd: ROOT });
+    return new Managed([...this.#prefix, NODE, OTELA_MAIN, ...args], {
+      label: `otela ${args[0]}`,
+      env: this.env,
+      cwd: ROOT,
+    });
   }
 
   /** Runs a command of `otela` to its end. */
@@ -71,11 +87,11 @@ export async function served(up: Managed): Promise<Served> {
 }
 
 /** The text that the model answers. */
-export async function answer({ url, key }: Served): Promise<string> {
+export async function answer({ url, key }: Served, model = MODEL): Promise<string> {
   const response = await fetch(`${url}/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: MODEL, max_tokens: 6, messages: [{ role: 'user', content: 'Hello' }] }),
+    body: JSON.stringify({ model, max_tokens: 6, messages: [{ role: 'user', content: 'Hello' }] }),
   });
   return response.text();
 }

@@ -44,26 +44,35 @@ export function asUser({ uid, gid, home }: HostUser, script: string): { code: nu
   return { code: done.status, out: `${done.stdout}${done.stderr}` };
 }
 
+/** Where sshd listens. */
+interface SshPlace {
+  address: string;
+  /** Precedes the command, such as `ip netns exec login`. */
+  prefix: readonly string[];
+}
+
 export class SshHost {
   readonly directory: string;
   readonly port: number;
   #sshd: Managed;
   #hostKey: string;
   readonly #lines: string;
+  readonly #place: SshPlace;
 
-  private constructor(directory: string, port: number, hostKey: string, lines: string) {
+  private constructor(directory: string, port: number, hostKey: string, lines: string, place: SshPlace) {
     this.directory = directory;
     this.port = port;
     this.#hostKey = hostKey;
     this.#lines = lines;
+    this.#place = place;
     this.#sshd = this.#start();
   }
 
   /** @param lines further lines of sshd_config */
-  static async start(lines = ''): Promise<SshHost> {
+  static async start(lines = '', place: SshPlace = { address: '127.0.0.1', prefix: [] }): Promise<SshHost> {
     const directory = await temporaryDirectory('otela-sshd');
     await mkdir('/run/sshd', { recursive: true, mode: 0o755 });
-    const host = new SshHost(directory, await freePort(), keyPair(directory, 'host'), lines);
+    const host = new SshHost(directory, await freePort(), keyPair(directory, 'host'), lines, place);
     atEnd(() => host.down());
     await host.#listens();
     return host;
@@ -71,7 +80,7 @@ export class SshHost {
 
   #start(): Managed {
     const options = [
-      'ListenAddress 127.0.0.1',
+      `ListenAddress ${this.#place.address}`,
       `Port ${this.port}`,
       `HostKey ${this.#hostKey}`,
       'UsePAM no',
@@ -81,7 +90,9 @@ export class SshHost {
     const config = [...options, ...this.#lines.split('\n')].flatMap((line) =>
       line === '' ? [] : ['-o', line.replace(' ', '=')],
     );
-    return new Managed([which('sshd') ?? 'sshd', '-D', '-e', '-f', '/dev/null', ...config], { label: 'sshd' });
+    return new Managed([...this.#place.prefix, which('sshd') ?? 'sshd', '-D', '-e', '-f', '/dev/null', ...config], {
+      label: 'sshd',
+    });
   }
 
   async #listens(): Promise<void> {
@@ -118,7 +129,7 @@ export class SshHost {
     const known = join(ssh, 'known_hosts');
     await writeFile(
       config,
-      `Host cluster\n HostName 127.0.0.1\n Port ${this.port}\n User ${user.name}\n IdentityFile ${key}\n IdentitiesOnly yes\n UserKnownHostsFile ${known}\n StrictHostKeyChecking accept-new\n`,
+      `Host cluster\n HostName ${this.#place.address}\n Port ${this.port}\n User ${user.name}\n IdentityFile ${key}\n IdentitiesOnly yes\n UserKnownHostsFile ${known}\n StrictHostKeyChecking accept-new\n`,
     );
     await writeFile(join(bin, 'ssh'), `#!/bin/sh\nexec /usr/bin/ssh -F ${config} "$@"\n`, { mode: 0o755 });
     return bin;

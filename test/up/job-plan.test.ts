@@ -6,6 +6,7 @@ import type { LoginNode } from '../../up/site/site.ts';
 const WISH: EngineWish = {
   engine: undefined,
   command: undefined,
+  needsLlama: false,
   arguments: [],
   image: undefined,
   gpus: 2,
@@ -43,7 +44,8 @@ function plan(more: Partial<EngineWish> = {}, model = 'Qwen/Qwen3-8B') {
     pool: POOL,
     time: '240',
     wish: { ...WISH, ...more },
-    digest: 'f'.repeat(64),
+    agent: ['~/.otela/agent/ffffffffffffffff/otela-agent'],
+    gateway: undefined,
   });
 }
 

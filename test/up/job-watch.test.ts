@@ -42,7 +42,7 @@ class Fake {
           session: `s${id}`,
           state: 'SERVING',
           models: [{ id: 'm', state: 'ready' }],
-          job: { id },
+          labels: { 'factory-job': `up/${id}` },
         })),
       drainNode: async (session: string) => void this.done.push(`drain ${session}`),
     };

@@ -1,8 +1,8 @@
 /** Words for OpenSSH's own failures, and hosts that ssh would read as options. */
 import { expect, it } from 'vitest';
-import { sshHost } from '../../up/ssh/openssh.ts';
-import { loginShell, shellQuoted } from '../../up/ssh/shell-words.ts';
-import { sshFailure } from '../../up/ssh/ssh-failure.ts';
+import { sshHost } from '../../up/host/openssh.ts';
+import { loginShell, shellQuoted } from '../../up/host/shell-words.ts';
+import { sshFailure } from '../../up/host/ssh-failure.ts';
 
 it.each([
   [

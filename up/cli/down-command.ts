@@ -2,16 +2,16 @@
 
 import { rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Launcher } from '../../factory/launchers/launcher.ts';
 import { type Command, EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { LocalGateway } from '../gateway/local-gateway.ts';
+import { connectHost } from '../host/connect-host.ts';
+import type { Host } from '../host/host.ts';
 import { cacheDirectory } from '../install/program-files.ts';
-import { launcherOn, runDirectory, runJobName } from '../job/job-plan.ts';
-import { Ssh } from '../ssh/openssh.ts';
+import { endJobs, listJobs } from '../job/end-jobs.ts';
 import { endLockHolder, isLocked } from '../state/run-lock.ts';
-import { type Run, Runs } from '../state/runs.ts';
+import { type Run, Runs, runDirectory } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
 import { UpError } from '../up-error.ts';
 import { selectRuns } from './select-runs.ts';
@@ -67,22 +67,21 @@ async function downCommand(args: readonly string[], out: Output): Promise<number
 /**
  * Cancels the jobs of a run, ends the process that serves it, and removes its files. The run is forgotten last: if a step fails, the next `otela down` tries again. */
 export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge: boolean): Promise<void> {
-  const ssh = await Ssh.connect(run.host);
-  const launcher = launcherOn(ssh.runner);
-  const alive = await aliveJobs(launcher, run);
-  if (alive.length > 0) await launcher.cancel(alive);
+  const host = await connectHost(run.host);
+  const alive = await aliveJobs(host, run);
+  await endJobs(host, run, alive);
   await endLockHolder(runs.socketOf(run));
-  for (const until = performance.now() + ENDS_MS; (await aliveJobs(launcher, run)).length > 0; await delay(ASK_MS))
+  for (const until = performance.now() + ENDS_MS; (await aliveJobs(host, run)).length > 0; await delay(ASK_MS))
     if (performance.now() > until)
       throw new UpError(`The job ${alive.join(' ')} does not end.`, 'Run otela down again.');
-  await ssh.output(removeScript(run, purge));
-  await ssh.close();
+  await host.output(removeScript(run, purge));
+  await host.close();
   if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
   runs.remove(run);
 }
 
-async function aliveJobs(launcher: Launcher, run: Run): Promise<string[]> {
-  const jobs = await launcher.list(runJobName(run));
+async function aliveJobs(host: Host, run: Run): Promise<string[]> {
+  const jobs = await listJobs(host, run);
   return jobs.flatMap(({ id, state }) => (state === 'ended' ? [] : [id]));
 }
 

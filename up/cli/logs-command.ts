@@ -2,9 +2,8 @@
 
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
-import { runDirectory } from '../job/job-plan.ts';
-import { Ssh } from '../ssh/openssh.ts';
-import { Runs } from '../state/runs.ts';
+import { connectHost } from '../host/connect-host.ts';
+import { Runs, runDirectory } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
 import { UpError } from '../up-error.ts';
 import { selectRuns } from './select-runs.ts';
@@ -31,10 +30,10 @@ async function logsCommand(args: readonly string[]): Promise<number> {
   const [run, ...others] = selectRuns(new Runs(stateDirectory()), words[0], values.host);
   if (run === undefined) throw new UpError('No model is up.', 'Start one: otela up MODEL --host me@login.example.org');
   if (others.length > 0) throw new UsageError('there are several runs: name the model, and the host with --host');
-  const ssh = await Ssh.connect(run.host);
+  const host = await connectHost(run.host);
   if (run.job === undefined) throw new UpError('The run has no job yet.', 'Wait until otela up shows its number.');
   const file = `"$HOME"/${runDirectory(run)}/${run.job}.log`;
-  const follow = values.follow ? ' --follow=name --retry' : '';
-  await ssh.show(`exec tail --lines=${values.lines}${follow} ${file}`);
+  const follow = values.follow ? ' -F' : '';
+  await host.show(`exec tail -n ${values.lines}${follow} ${file}`);
   return EXIT_DONE;
 }

@@ -4,8 +4,9 @@ import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/comm
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { LocalGateway } from '../gateway/local-gateway.ts';
+import { connectHost } from '../host/connect-host.ts';
+import { listJobs } from '../job/end-jobs.ts';
 import { parseStatus, statusScript, statusText } from '../job/job-status.ts';
-import { Ssh } from '../ssh/openssh.ts';
 import { isLocked } from '../state/run-lock.ts';
 import { type Run, Runs } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
@@ -48,11 +49,17 @@ async function rowOf(run: Run, runs: Runs, url: string | undefined): Promise<Row
   return { model, host, url: connected ? url : undefined, connected, job: await jobText(run) };
 }
 
-async function jobText({ host, job, partition = '' }: Run): Promise<string> {
+async function jobText(run: Run): Promise<string> {
+  const { host: name, job, partition = '' } = run;
   if (job === undefined) return 'no job';
   try {
-    const ssh = await Ssh.connect(host);
-    return statusText(job, parseStatus(job, await ssh.output(statusScript(job, partition))), new Date());
+    const host = await connectHost(name);
+    if (run.batch === undefined)
+      return statusText(job, parseStatus(job, await host.output(statusScript(job, partition))), new Date());
+    const found = (await listJobs(host, run)).find(({ id }) => id === job);
+    return found?.state === 'running'
+      ? `process ${job} runs`
+      : `process ${job} has ended (${found?.reason ?? 'ended'})`;
   } catch (error) {
     return `job ${job}: ${errorText(error).split('\n')[0]}`;
   }

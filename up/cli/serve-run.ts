@@ -5,24 +5,21 @@ import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { ProgressLine } from '../../packaging/install/progress-line.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { neverRejects } from '../../shared/timing/in-background.ts';
-import type { LocalGateway } from '../gateway/local-gateway.ts';
-import { agentFile } from '../install/agent-file.ts';
-import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
+import { jobOf, type LocalGateway } from '../gateway/local-gateway.ts';
+import { type Host, THIS_MACHINE } from '../host/host.ts';
 import { ColdModel } from '../job/cold-model.ts';
 import { firstToken } from '../job/first-token.ts';
 import { successorMinutes } from '../job/job-chain.ts';
-import { runDirectory } from '../job/job-plan.ts';
 import { statusText } from '../job/job-status.ts';
 import { JobWatch } from '../job/job-watch.ts';
-import { RunJobs } from '../job/run-jobs.ts';
+import { ProcessJobs } from '../job/process-jobs.ts';
+import type { RunJobs } from '../job/run-jobs.ts';
+import { SlurmJobs } from '../job/slurm-jobs.ts';
 import { checkScript } from '../site/check-script.ts';
 import { type LoginNode, parseSite } from '../site/site.ts';
-import { Ssh } from '../ssh/openssh.ts';
-import { shellQuoted } from '../ssh/shell-words.ts';
 import { runCluster, type StoredRun } from '../state/runs.ts';
-import { openRelay, type RelaySession } from '../tunnel/relay-session.ts';
-import { TUNNEL_URL, type TunnelIdentity } from '../tunnel/tunnel-identity.ts';
+import { HostConnection } from '../tunnel/host-connection.ts';
+import type { TunnelIdentity } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
 import { accessJson, coldText, readyText } from './ready-text.ts';
 import type { UpWish } from './up-flags.ts';
@@ -53,17 +50,13 @@ export class RunServer {
   readonly #services: RunServices;
   readonly #line = new ProgressLine();
   #shown = '';
-  #ssh: Ssh | undefined;
-  #relay: RelaySession | undefined;
-  /** Why the connection ended; undefined while it is up. */
-  #lost: UpError | undefined;
-  /** Digest of the installed agent. */
-  #digest = '';
+  readonly #connection: HostConnection;
   /** True if this command submitted jobs, and did not find one. */
   #hasSubmitted = false;
 
   constructor(services: RunServices) {
     this.#services = services;
+    this.#connection = new HostConnection({ ...services, step: (text) => this.#step(text) });
   }
 
   get hasSubmitted(): boolean {
@@ -72,26 +65,28 @@ export class RunServer {
 
   /** Serves until the signal, or until the job has ended. @throws UpError */
   async serve(): Promise<void> {
-    const { wish, gateway, out, signal } = this.#services;
+    const { wish, gateway, out, signal, run } = this.#services;
     const from = performance.now();
     try {
       // ssh may ask for a password or a code in the terminal: no line is drawn over it.
-      out.complain(`connecting to ${wish.host} with ssh`);
-      const ssh = await this.#connect();
-      const site = parseSite(wish.host, await ssh.output(checkScript(wish.engine.setup)));
+      if (wish.host !== THIS_MACHINE) out.complain(`connecting to ${wish.host} with ssh`);
+      const host = await this.#connection.open();
+      const site = parseSite(wish.host, await host.output(checkScript(wish.engine.setup)));
       this.#step('starting the gateway on this machine');
       await gateway.ensure();
-      await this.#install(ssh, site);
-      const { run } = this.#services;
-      const jobs = new RunJobs({ run, site, wish, digest: this.#digest, ssh });
-      await this.#startJob(ssh, jobs);
+      const agent = await this.#connection.install(host, site);
+      const options = { run, site, wish, agent, gateway: this.#connection.isLocal ? gateway.url : undefined, host };
+      const hasSlurm = usesSlurm(site, wish);
+      if (!hasSlurm) requireNoChain(wish);
+      run.update({ batch: hasSlurm ? undefined : 'none' });
+      const jobs = hasSlurm ? new SlurmJobs(options) : new ProcessJobs(options);
+      await this.#startJob(host, jobs);
       await (wish.idleMs === undefined ? this.#serveNow(jobs, from) : this.#serveCold(jobs, wish.idleMs));
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
       this.#line.end();
-      this.#relay?.close();
-      await this.#ssh?.close();
+      await this.#connection.close();
     }
   }
 
@@ -147,22 +142,8 @@ export class RunServer {
     this.#shown = text;
   }
 
-  async #connect(): Promise<Ssh> {
-    this.#ssh = await Ssh.connect(this.#services.wish.host);
-    return this.#ssh;
-  }
-
-  async #install(ssh: Ssh, site: LoginNode): Promise<void> {
-    this.#step('making the agent for the cluster');
-    const agent = await agentFile(site.platform, this.#services.wish.agent);
-    this.#digest = agent.digest;
-    if (isInstalled(site, agent)) return;
-    this.#step(`installing the agent in ~/${agentPath(agent.digest)} of ${site.host}`);
-    await installAgent(ssh, site, agent);
-  }
-
   /** Finds the run's job, or submits it. */
-  async #startJob(ssh: Ssh, jobs: RunJobs): Promise<void> {
+  async #startJob(host: Host, jobs: RunJobs): Promise<void> {
     const { run, wish } = this.#services;
     this.#step('looking for the job');
     const alive = (await jobs.list()).filter(({ state }) => state !== 'ended');
@@ -170,51 +151,20 @@ export class RunServer {
     const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
     if (current !== undefined && run.value.toward !== undefined) {
       run.update({ job: current.id });
-      await this.#openRelay(ssh);
+      await this.#connection.openRelay(host);
       return;
     }
     const { pool, time } = jobs.choose();
-    await this.#writeSecrets(ssh);
+    await this.#connection.writeSecrets(host);
     this.#hasSubmitted = true;
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.
     run.update({ toward: pool.address, partition: pool.partition });
-    await this.#openRelay(ssh);
+    await this.#connection.openRelay(host);
     if (wish.idleMs !== undefined) return;
     this.#step('submitting the job');
     const job = await jobs.submit();
     run.update({ job });
     if (wish.keepMs !== undefined) await jobs.submit({ job, minutes: successorMinutes(timeLimitMs(time) ?? 0) });
-  }
-
-  /** Writes the join token and the certificate where only this user can read them. They travel as input of ssh. */
-  async #writeSecrets(ssh: Ssh): Promise<void> {
-    const { gateway, identity, run } = this.#services;
-    if (run.value.token !== undefined) await gateway.revokeJoinToken(run.value.token).catch(() => undefined);
-    const { id, token } = await gateway.createJoinToken(runCluster(run.value));
-    run.update({ token: id });
-    const at = `"$HOME"/${runDirectory(run.value)}`;
-    const script = `set -e; umask 077; mkdir -p ${at}; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
-    await ssh.output(script, `${token}\n${identity.certificate}`);
-  }
-
-  async #openRelay(ssh: Ssh): Promise<void> {
-    const { identity, gateway, wish, run } = this.#services;
-    this.#step(`connecting the gateway to ${wish.host}`);
-    const at = `"$HOME"/${runDirectory(run.value)}`;
-    const where =
-      wish.relayAddress === undefined
-        ? `--toward ${shellQuoted(run.value.toward ?? 'localhost')}`
-        : `--address ${shellQuoted(wish.relayAddress)}`;
-    const files = `--token-file ${at}/token --pid-file ${at}/relay.pid --address-file ${at}/relay`;
-    const command = `umask 077; exec "$HOME"/${agentPath(this.#digest)} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
-    const relay = await openRelay({ ssh, command, context: identity.context, port: () => gateway.port });
-    this.#relay = relay;
-    this.#lost = undefined;
-    neverRejects(
-      relay.ended.then((why) => {
-        if (this.#relay === relay) this.#lost = why;
-      }),
-    );
   }
 
   /** Resolves with the name of a model that the job's node serves. @throws UpError if the job ends */
@@ -226,7 +176,7 @@ export class RunServer {
     for (;;) {
       signal.throwIfAborted();
       const nodes = await gateway.nodes(runCluster(run.value)).catch(() => []);
-      const node = nodes.find(({ job: of, state }) => of?.id === job && state === 'SERVING');
+      const node = nodes.find((one) => jobOf(one) === job && one.state === 'SERVING');
       const ready = node?.models.filter(({ state }) => state === 'ready') ?? [];
       const found = ready.find(({ id }) => id === wish.model) ?? ready[0];
       if (found !== undefined) return found.id;
@@ -265,31 +215,52 @@ export class RunServer {
   /** Keeps the connection until the signal or the job's end. The job continues while the connection is lost. */
   async #keep(jobs: RunJobs, watch: JobWatch): Promise<void> {
     const { signal, out, gateway } = this.#services;
-    for (let pauseMs = AGAIN_MS; ; ) {
+    let pauseMs = AGAIN_MS;
+    for (let { lost } = this.#connection; ; ) {
       await delay(TICK_MS, undefined, { signal });
-      if (this.#lost === undefined) {
+      lost ??= this.#connection.lost;
+      if (lost === undefined) {
         await gateway.ensure();
         await watch.look();
         continue;
       }
-      out.complain(`The connection is lost; the job continues. ${this.#lost.message}`);
+      out.complain(`The connection is lost; the job continues. ${lost.message}`);
       await delay(pauseMs, undefined, { signal });
-      pauseMs = (await this.#connectAgain(jobs)) ? AGAIN_MS : Math.min(2 * pauseMs, AGAIN_MAX_MS);
+      lost = await this.#connectAgain(jobs).then(
+        () => undefined,
+        (error: unknown) => toUpError(error),
+      );
+      pauseMs = lost === undefined ? AGAIN_MS : Math.min(2 * pauseMs, AGAIN_MAX_MS);
     }
   }
 
-  async #connectAgain(jobs: RunJobs): Promise<boolean> {
+  async #connectAgain(jobs: RunJobs): Promise<void> {
     const { wish, out } = this.#services;
-    try {
-      const ssh = await this.#connect();
-      jobs.connectedAgain(ssh);
-      await this.#openRelay(ssh);
-      this.#step('');
-      out.complain(`connected to ${wish.host} again`);
-      return true;
-    } catch (error) {
-      this.#lost = error instanceof UpError ? error : new UpError(errorText(error), 'otela connects again.');
-      return false;
-    }
+    const host = await this.#connection.open();
+    jobs.connectedAgain(host);
+    await this.#connection.openRelay(host);
+    this.#step('');
+    out.complain(`connected to ${wish.host} again`);
   }
+}
+
+/** @throws UpError if the host has Slurm, but Slurm does not answer there: the engine must not start on a login node */
+function usesSlurm({ programs, partitions }: LoginNode, { host, noSlurm }: UpWish): boolean {
+  if (noSlurm || !programs.has('sbatch')) return false;
+  if (partitions.length > 0) return true;
+  // Many machines have the programs of Slurm, and no cluster.
+  if (host === THIS_MACHINE) return false;
+  throw new UpError(
+    `Slurm on ${host} shows no partitions.`,
+    `Check that sinfo works there. If ${host} has no Slurm: --no-slurm runs the engine on ${host} itself.`,
+  );
+}
+
+/** @throws UpError */
+function requireNoChain({ keepMs, host }: UpWish): void {
+  if (keepMs !== undefined) throw new UpError(`${host} has no Slurm, so its engine has no time limit.`, 'Omit --keep.');
+}
+
+function toUpError(error: unknown): UpError {
+  return error instanceof UpError ? error : new UpError(errorText(error), 'otela connects again.');
 }

@@ -16,14 +16,16 @@ import { RunServer } from './serve-run.ts';
 import { UP_FLAGS, upWish } from './up-flags.ts';
 
 export const UP_COMMAND: Command<Output> = {
-  summary: 'serve a model on your own cluster, with a gateway on this machine',
-  examples: `MODEL --host HOST [--partition NAME] [--account NAME] [--gpus N] [--time TIME] [-- COMMAND…]
+  summary: 'serve a model on your own cluster, workstation or this machine',
+  examples: `MODEL [--host HOST] [--partition NAME] [--account NAME] [--gpus N] [--time TIME] [-- COMMAND…]
 
 Connects with your own ssh, installs one file below ~/.otela of the host, starts a gateway on 127.0.0.1, submits a Slurm job, and prints the
-URL and the API key as soon as the model answers. The job continues if this command ends; the same command comes back to it.
+URL and the API key as soon as the model answers. The job continues if this command ends; the same command comes back to it. If the host has
+no Slurm, the engine is a process there. Without --host, it is a process of this machine.
   otela up Qwen/Qwen3-8B --host me@login.example.org
   otela up Qwen/Qwen3-8B --host cluster --setup 'module load vllm' --account ml --time 08:00:00
   otela up Qwen/Qwen3-8B --host cluster --keep 3d
+  otela up model.gguf
   otela up my-model --host cluster -- llama-server -m model.gguf --port {{port}}`,
   flags: UP_FLAGS,
   run: upCommand,

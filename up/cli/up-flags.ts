@@ -1,19 +1,21 @@
 /** Flags of `otela up`. */
+import { resolve } from 'node:path';
 import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
 import { durationMs } from '../../shared/text/duration.ts';
-import type { EngineWish } from '../job/job-plan.ts';
+import { THIS_MACHINE } from '../host/host.ts';
+import { sshHost } from '../host/openssh.ts';
+import { type EngineWish, LLAMA_SERVER } from '../job/job-plan.ts';
 import type { PoolWish } from '../site/choose-pool.ts';
-import { sshHost } from '../ssh/openssh.ts';
 
 /** Maximum of --keep and --idle. */
 const KEEP_MAX_MS = 30 * 86_400_000;
 
 export const HOST_FLAG = {
-  host: { value: 'HOST', help: 'the login node, as after ssh: me@login.example.org' },
+  host: { value: 'HOST', help: 'the login node or workstation, as after ssh: me@login.example.org' },
 } as const;
 
 export const UP_FLAGS = {
-  ...HOST_FLAG,
+  host: { ...HOST_FLAG.host, otherwise: 'this machine' },
   partition: { value: 'NAME', help: 'partition of the job', otherwise: 'one with GPUs that starts jobs now' },
   account: { value: 'NAME', help: 'Slurm account that is charged', otherwise: 'your default' },
   gpu: { value: 'KIND', help: 'kind of GPU: a100, h100, …' },
@@ -45,6 +47,7 @@ export const UP_FLAGS = {
   image: { value: 'FILE', help: 'Apptainer image with the engine, a path on the host' },
   setup: { value: 'LINE', repeat: true, help: "shell line that runs before the engine: 'module load vllm'" },
   'sbatch-option': { value: 'OPTION', repeat: true, help: 'further option of sbatch without dashes: qos=short' },
+  'no-slurm': { help: 'run the engine on the host itself, and not in a Slurm job' },
   'relay-address': {
     value: 'ADDRESS',
     help: 'address of the login node in the network of the compute nodes',
@@ -66,6 +69,8 @@ export interface UpWish {
   idleMs: number | undefined;
   relayAddress: string | undefined;
   agent: string | undefined;
+  /** True if the engine runs on the host itself even if the host has Slurm. */
+  noSlurm: boolean;
   /** True if the job ends with this command. */
   endsJob: boolean;
   json: boolean;
@@ -88,11 +93,12 @@ export function upWish(
     throw new UsageError('the command after -- must contain {{port}}, the port at which the engine must listen');
   return {
     model,
-    host: sshHost(values.host),
+    host: values.host === undefined ? THIS_MACHINE : sshHost(values.host),
     pool: { partition: values.partition, gpu: values.gpu, gpus, time: values.time },
     engine: {
       engine: values.engine,
-      command,
+      command: command ?? ggufCommand(model, values),
+      needsLlama: command === undefined && isGguf(model),
       arguments: values['engine-argument'],
       image: values.image,
       gpus,
@@ -104,6 +110,7 @@ export function upWish(
     idleMs: values.cold ? durationOf('idle', values.idle) : undefined,
     relayAddress: values['relay-address'],
     agent: values.agent,
+    noSlurm: values['no-slurm'],
     endsJob: values.rm,
     json: values.json,
   };
@@ -115,4 +122,15 @@ function durationOf(flag: string, text: string): number {
   if (ms === undefined || ms <= 0 || ms > KEEP_MAX_MS)
     throw new UsageError(`--${flag}: "${text}" is not a duration such as 10m or 3d, at most 30d`);
   return ms;
+}
+
+const isGguf = (model: string): boolean => /\.gguf$/i.test(model);
+
+/** The command that serves a GGUF file; undefined for another model. A relative path is one of this machine or of the home there. */
+function ggufCommand(model: string, values: ParsedFlags<typeof UP_FLAGS>): string[] | undefined {
+  if (!isGguf(model)) return undefined;
+  const name = model.replace(/^.*\//, '').slice(0, -'.gguf'.length);
+  const file = values.host === undefined ? resolve(model) : model;
+  const more = values['engine-argument'];
+  return [LLAMA_SERVER, '-m', file, '--alias', name, '--host', '127.0.0.1', '--port', '{{port}}', ...more];
 }

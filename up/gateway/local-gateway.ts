@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as z from 'zod';
 import { GatewayClient } from '../../node/gateway-client.ts';
 import { readKeyFile, readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
+import { JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
 import { buildPage, gatewayCommand } from '../install/program-files.ts';
 import { UpError } from '../up-error.ts';
@@ -37,7 +38,7 @@ interface GatewayNode {
   session: string;
   state: string;
   models: { id: string; state: string }[];
-  job?: { id: string } | undefined;
+  labels: Record<string, string>;
 }
 const nodesSchema = z.object({
   data: z.array(
@@ -45,7 +46,7 @@ const nodesSchema = z.object({
       session: z.string(),
       state: z.string(),
       models: z.array(z.object({ id: z.string(), state: z.string() })),
-      job: z.object({ id: z.string() }).optional(),
+      labels: z.record(z.string(), z.string()),
     }),
   ),
 });
@@ -63,6 +64,11 @@ interface SharedKey {
 }
 
 const sharedName = (name: string): string => `shared with ${name}`;
+
+/** Id of the node's job, which its script gives as a label: CLUSTER/ID. */
+export function jobOf({ labels }: Pick<GatewayNode, 'labels'>): string | undefined {
+  return labels[JOB_LABEL]?.replace(/^.*\//, '');
+}
 
 export class LocalGateway {
   readonly #state: string;

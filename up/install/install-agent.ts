@@ -1,8 +1,8 @@
 /** Installs the agent below ~/.otela of the host, unless an agent with the same digest is there. */
 import { createReadStream } from 'node:fs';
 import { createGzip } from 'node:zlib';
+import type { Host } from '../host/host.ts';
 import type { LoginNode } from '../site/site.ts';
-import type { Ssh } from '../ssh/openssh.ts';
 import { UpError } from '../up-error.ts';
 import type { AgentFile } from './agent-file.ts';
 
@@ -35,7 +35,7 @@ export const isInstalled = ({ agents }: Pick<LoginNode, 'agents'>, { digest }: A
 
 /** @throws UpError */
 export async function installAgent(
-  ssh: Ssh,
+  host: Host,
   site: Pick<LoginNode, 'freeKib' | 'host'>,
   { path, digest }: AgentFile,
 ): Promise<void> {
@@ -44,5 +44,5 @@ export async function installAgent(
       `The home directory on ${site.host} has ${Math.floor(site.freeKib / 1024)} MiB free; otela needs ${FREE_KIB_MIN / 1024} MiB.`,
       'Remove files there, for example old caches below ~/.cache.',
     );
-  await ssh.send(installScript(agentPath(digest), digest), createReadStream(path).pipe(createGzip(GZIP)));
+  await host.send(installScript(agentPath(digest), digest), createReadStream(path).pipe(createGzip(GZIP)));
 }

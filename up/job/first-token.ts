@@ -1,5 +1,4 @@
 /** Asks the model for one token, through the gateway, as a user would. */
-import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { openAiErrorMessage } from '../../shared/openai/error-message.ts';
 import { UpError } from '../up-error.ts';
 
@@ -33,7 +32,7 @@ export async function firstToken(url: string, key: string, model: string): Promi
     signal: AbortSignal.timeout(FIRST_TOKEN_MS),
   });
   if (!response.ok) {
-    const text = (await readTextAtMost(response.body, STREAM_MAX_CHARS)) ?? '';
+    const text = (await response.text()).slice(0, STREAM_MAX_CHARS);
     throw new UpError(
       `The model does not answer: ${openAiErrorMessage(text) ?? `HTTP ${response.status}`}`,
       'otela logs shows what its engine printed.',

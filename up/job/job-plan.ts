@@ -9,9 +9,9 @@ import { slurm } from '../../node/batch-systems/slurm.ts';
 import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import type { RunCommand } from '../../node/command-runner.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { agentPath } from '../install/install-agent.ts';
+import { THIS_MACHINE } from '../host/host.ts';
 import type { GpuPool, LoginNode } from '../site/site.ts';
-import type { Run } from '../state/runs.ts';
+import { type Run, runDirectory } from '../state/runs.ts';
 import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
 
@@ -19,6 +19,8 @@ export interface EngineWish {
   engine: string | undefined;
   /** The engine's command; absent: the recipe's command for the engine. */
   command: readonly string[] | undefined;
+  /** True if the command is that of `otela up` for a GGUF file. */
+  needsLlama: boolean;
   arguments: readonly string[];
   /** Apptainer image in which the engine runs. */
   image: string | undefined;
@@ -29,8 +31,6 @@ export interface EngineWish {
   sbatchOptions: readonly string[];
 }
 
-/** Directory of a run below the home directory of the host. */
-export const runDirectory = ({ id }: Pick<Run, 'id'>): string => `.otela/run/${id}`;
 /** Name of a run's job. */
 export const runJobName = ({ id }: Pick<Run, 'id'>): string => `otela-up-${id}`;
 
@@ -39,6 +39,13 @@ const DRAIN_S = 120;
 const DRAIN_SHARE = 20;
 const DRAIN_MIN_S = 10;
 
+/** The program of llama.cpp that serves a GGUF file. It asks for the key in this variable. */
+export const LLAMA_SERVER = 'llama-server';
+const LLAMA_KEY = [
+  "LLAMA_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
+  'export LLAMA_API_KEY OTELA_ENGINE_KEY=$LLAMA_API_KEY',
+];
+
 const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 
 /** @throws UpError if the host has no engine */
@@ -46,13 +53,18 @@ export function chooseEngine(
   { programs, host }: Pick<LoginNode, 'programs' | 'host'>,
   wish: EngineWish,
 ): string | undefined {
+  if (wish.needsLlama && !programs.has(LLAMA_SERVER) && wish.image === undefined)
+    throw new UpError(
+      `${host} has no ${LLAMA_SERVER} on its PATH.`,
+      `Install llama.cpp there, or give the line that loads it: --setup 'module load llama.cpp'.`,
+    );
   if (wish.command !== undefined) return wish.engine;
   if (wish.image !== undefined) return wish.engine ?? 'vllm';
   const found = ENGINES.find((name) => (wish.engine === undefined || wish.engine === name) && programs.has(name));
   if (found !== undefined) return found;
   throw new UpError(
     `${host} has no ${wish.engine ?? ENGINES.join(', ')} on its PATH.`,
-    `Give the line that loads it, such as --setup 'module load vllm' or --setup 'source ~/venv/bin/activate', an image with --image FILE.sif, or the engine's command after --.`,
+    `Give the line that loads it, such as --setup 'module load vllm' or --setup 'source ~/venv/bin/activate', an image with --image FILE.sif, or the engine's command after --.${host === THIS_MACHINE ? ' For a cluster: --host me@login.example.org.' : ''}`,
   );
 }
 
@@ -62,7 +74,10 @@ interface JobPlan {
   pool: GpuPool;
   time: string;
   wish: EngineWish;
-  digest: string;
+  /** Command of the agent on the host; `~/` is the home directory there. */
+  agent: readonly string[];
+  /** URL of a gateway that the job reaches; undefined: it uses the relay. */
+  gateway: string | undefined;
   /** The job starts `minutes` after the start of another job. */
   after?: { job: string; minutes: number } | undefined;
 }
@@ -70,19 +85,28 @@ interface JobPlan {
 /** @throws UpError if a value cannot be a part of a job's script */
 export function planJob(plan: JobPlan): Submission {
   const { run, site, wish } = plan;
-  const { cluster, recipe, pool, engine } = factoryConfig(plan);
-  const context = jobContext(run.model, { recipe, engine, cluster });
-  const body = scriptBody({
-    factory: 'up',
-    gateway: TUNNEL_URL,
-    cluster,
-    gpu: pool.gpu,
-    context,
-    contextId: jobContextId(context),
-    jobId: slurm(cluster).jobId,
-  });
+  const config = factoryConfig(plan);
+  const { pool } = config;
+  const body = bodyOf(plan, config, slurm(config.cluster).jobId);
   const log = `${site.home}/${runDirectory(run)}/%j.log`;
   return { name: runJobName(run), count: 1, pool, gpus: wish.gpus, body, log };
+}
+
+/** The script of a job on a machine without a batch system. @throws UpError */
+export function processScript(plan: JobPlan): string {
+  return bodyOf(plan, factoryConfig(plan), '$OTELA_UP_JOB');
+}
+
+/** @param jobId shell expression for the job's id */
+function bodyOf(
+  { run, gateway = TUNNEL_URL }: JobPlan,
+  config: ReturnType<typeof factoryConfig>,
+  jobId: string,
+): string {
+  const { cluster, recipe, pool, engine } = config;
+  const context = jobContext(run.model, { recipe, engine, cluster });
+  const contextId = jobContextId(context);
+  return scriptBody({ factory: 'up', gateway, cluster, gpu: pool.gpu, context, contextId, jobId });
 }
 
 /** The run as a factory's configuration. The factory's schema checks all values. @throws UpError */
@@ -91,7 +115,7 @@ function factoryConfig(plan: JobPlan) {
   const at = `~/${runDirectory(run)}`;
   const read = fileSchema.safeParse({
     factory: 'up',
-    gateway: TUNNEL_URL,
+    gateway: plan.gateway ?? TUNNEL_URL,
     token_file: `${at}/token`,
     state: at,
     clusters: { up: clusterOf(plan, at) },
@@ -113,18 +137,16 @@ function factoryConfig(plan: JobPlan) {
   return { cluster: { id: 'up', ...cluster }, recipe, pool: chosen, engine };
 }
 
-function clusterOf({ pool, time, wish, digest, after }: JobPlan, at: string) {
+function clusterOf({ pool, time, wish, agent, gateway, after }: JobPlan, at: string) {
   return {
     launcher: 'slurm',
-    agent: [`~/${agentPath(digest)}`],
+    agent: [...agent],
     join_token_file: `${at}/token`,
-    setup: [...wish.setup],
+    setup: [...wish.setup, ...(wish.command?.[0] === LLAMA_SERVER ? LLAMA_KEY : [])],
     environment: {
-      // The relay writes its address there: after a reconnection it may be on another login node.
-      OTELA_RELAY: `${at}/relay`,
       // No other agent calls this one, so it does not listen.
       OTELA_MESH: 'off',
-      NODE_EXTRA_CA_CERTS: `${at}/gateway.pem`,
+      ...(gateway === undefined ? relayed(at) : {}),
     },
     pools: [
       {
@@ -143,6 +165,9 @@ function clusterOf({ pool, time, wish, digest, after }: JobPlan, at: string) {
     ],
   };
 }
+
+/** The relay writes its address to a file: after a reconnection it may be on another login node. */
+const relayed = (at: string) => ({ OTELA_RELAY: `${at}/relay`, NODE_EXTRA_CA_CERTS: `${at}/gateway.pem` });
 
 /** A job of a few minutes must not drain two minutes before its end, as the recipe's jobs do. */
 function drainSignal(time: string): string[] {

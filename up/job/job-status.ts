@@ -1,6 +1,6 @@
 /** The state of a run's job, its place in the queue and its expected start. */
 
-import { shellQuoted } from '../ssh/shell-words.ts';
+import { shellQuoted } from '../host/shell-words.ts';
 import { jobStage } from './run-job-list.ts';
 
 export type JobStatus =

@@ -1,5 +1,5 @@
 /** Watches the jobs of a run, and acts on `decideChain` and `decideCold`. */
-import type { LocalGateway } from '../gateway/local-gateway.ts';
+import { jobOf, type LocalGateway } from '../gateway/local-gateway.ts';
 import { runCluster, type StoredRun } from '../state/runs.ts';
 import { UpError } from '../up-error.ts';
 import { type ColdModel, decideCold } from './cold-model.ts';
@@ -61,9 +61,11 @@ export class JobWatch {
     const { gateway, run, keep, cold, now } = this.#options;
     const found = await gateway.nodes(runCluster(run.value)).catch(() => undefined);
     if (found === undefined) return;
-    const nodes = found.flatMap(({ session, state, job, models }): ChainNode[] => {
+    const nodes = found.flatMap((node): ChainNode[] => {
+      const { session, state, models } = node;
+      const job = jobOf(node);
       const isReady = state === 'SERVING' && models.some((model) => model.state === 'ready');
-      return job === undefined ? [] : [{ session, job: job.id, isReady: isReady && !this.#draining.has(job.id) }];
+      return job === undefined ? [] : [{ session, job, isReady: isReady && !this.#draining.has(job) }];
     });
     const ready = nodes.flatMap(({ job, isReady }) => (isReady ? [job] : []));
     this.#noteServing(ready);

@@ -1,5 +1,5 @@
 /** The jobs of a run, as squeue(1) lists them. */
-import { shellQuoted } from '../ssh/shell-words.ts';
+import { shellQuoted } from '../host/shell-words.ts';
 
 type JobStage = 'pending' | 'running' | 'ended';
 

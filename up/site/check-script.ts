@@ -1,9 +1,9 @@
 /** The script that checks a login node. Its output is `name=value` lines, which `parseSite` reads. */
 
-import { shellQuoted } from '../ssh/shell-words.ts';
+import { shellQuoted } from '../host/shell-words.ts';
 
 /** Programs that `otela up` can use. */
-export const PROGRAMS = ['sbatch', 'vllm', 'sglang', 'lmdeploy', 'apptainer', 'enroot'] as const;
+export const PROGRAMS = ['sbatch', 'vllm', 'sglang', 'lmdeploy', 'llama-server', 'apptainer', 'enroot'] as const;
 
 /** The first line of the output. What a login shell prints before it is ignored. */
 export const SITE_MARK = 'otela-site 1';

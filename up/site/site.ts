@@ -3,6 +3,7 @@ import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import type { Platform } from '../../shared/release/release-manifest.ts';
 import { gpuGres, isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { takesJobs } from '../../shared/slurm/node-state.ts';
+import { THIS_MACHINE } from '../host/host.ts';
 import { UpError } from '../up-error.ts';
 import { PROGRAMS, SETUP_FAILED, SITE_MARK } from './check-script.ts';
 
@@ -59,7 +60,8 @@ export function parseSite(sshHost: string, out: string): LoginNode {
   const all = (name: string) =>
     lines.flatMap((line) => (line.startsWith(`${name}=`) ? [line.slice(name.length + 1).trim()] : [])).filter(Boolean);
   const [system = ''] = all('system');
-  const platform = PLATFORMS[system];
+  // On this machine, the agent runs in the Node of this process.
+  const platform = sshHost === THIS_MACHINE ? 'linux-x64' : PLATFORMS[system];
   if (platform === undefined)
     throw new UpError(
       `${sshHost} is ${system}: there is no agent for it.`,
@@ -69,7 +71,7 @@ export function parseSite(sshHost: string, out: string): LoginNode {
   const programs = PROGRAMS.filter((name) => all('program').includes(name));
   return {
     platform,
-    host: all('host')[0] ?? sshHost,
+    host: sshHost === THIS_MACHINE ? THIS_MACHINE : (all('host')[0] ?? sshHost),
     home: all('home')[0] ?? '',
     user: all('user')[0] ?? '',
     freeKib: Number(all('free_kib')[0]) || undefined,

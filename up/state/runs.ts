@@ -18,6 +18,8 @@ const runSchema = z.object({
   /** The job's id in the batch system; absent before it is submitted. */
   job: z.string().optional(),
   partition: z.string().optional(),
+  /** `none`: the host has no batch system, and the job is a process. Absent: Slurm. */
+  batch: z.literal('none').optional(),
   /** A compute node of the partition: the relay listens at the address toward it. */
   toward: z.string().optional(),
   /** Id of the join token at the gateway. */
@@ -25,6 +27,8 @@ const runSchema = z.object({
 });
 export type Run = z.infer<typeof runSchema>;
 
+/** Directory of a run below the home directory of the host. */
+export const runDirectory = ({ id }: Pick<Run, 'id'>): string => `.otela/run/${id}`;
 /** The cluster's name of a run's nodes at the gateway. */
 export const runCluster = ({ id }: Pick<Run, 'id'>): string => `up-${id}`;
 

@@ -9,8 +9,9 @@ import http2, { type Http2Stream, type ServerHttp2Session } from 'node:http2';
 import { connect } from 'node:net';
 import { Duplex, type Readable } from 'node:stream';
 import { type SecureContext, TLSSocket } from 'node:tls';
-import { lastChars, type Ssh } from '../ssh/openssh.ts';
-import { SSH_FAILED, sshFailure } from '../ssh/ssh-failure.ts';
+import type { Host } from '../host/host.ts';
+import { lastChars } from '../host/openssh.ts';
+import { SSH_FAILED, sshFailure } from '../host/ssh-failure.ts';
 import { UpError } from '../up-error.ts';
 
 /** The relay's first line. A login shell may print other lines before it. */
@@ -21,7 +22,7 @@ const READY_MS = 60_000;
 const STREAMS_MAX = 512;
 
 interface RelayOptions {
-  ssh: Pick<Ssh, 'host' | 'spawn'>;
+  ssh: Pick<Host, 'host' | 'spawn'>;
   /** The shell command that starts the relay. */
   command: string;
   context: SecureContext;

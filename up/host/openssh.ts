@@ -2,15 +2,16 @@
  * The user's own OpenSSH: its configuration, agent, jump hosts and second factors. All commands of one run share one
  * connection (ControlMaster), so that a second factor is asked once.
  */
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type CommandResult, commandRunner, type RunCommand } from '../../node/command-runner.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { UpError } from '../up-error.ts';
+import type { Host, HostProcess } from './host.ts';
 import { loginShell, shellQuoted } from './shell-words.ts';
 import { SSH_FAILED, sshFailure } from './ssh-failure.ts';
 
@@ -25,15 +26,12 @@ const KEEPALIVE = ['-o', 'ServerAliveInterval=15', '-o', 'ServerAliveCountMax=3'
 const PERSIST_S = 60;
 
 /** A host as after `ssh`. It must not begin with a dash, which ssh would read as an option. */
-export function sshHost(text: string | undefined): string {
-  if (text === undefined) throw new UsageError('a host is missing: give --host me@login.example.org');
+export function sshHost(text: string): string {
   if (!/^\w[\w.@:%+[\]-]{0,254}$/.test(text)) throw new UsageError(`--host: "${text}" is not a host for ssh`);
   return text;
 }
 
-type RemoteProcess = ChildProcessByStdio<Writable, Readable, Readable>;
-
-export class Ssh {
+export class Ssh implements Host {
   readonly host: string;
   readonly #options: readonly string[];
   readonly #run: RunCommand;
@@ -93,7 +91,7 @@ export class Ssh {
         );
   }
 
-  spawn(script: string): RemoteProcess {
+  spawn(script: string): HostProcess {
     const options = { stdio: ['pipe', 'pipe', 'pipe'] as ['pipe', 'pipe', 'pipe'] };
     return spawn('ssh', this.#arguments(loginShell(script)), options);
   }

@@ -1,0 +1,111 @@
+/** The connection to the host of a run: the shell there, the installed agent, and the relay. */
+import { neverRejects } from '../../shared/timing/in-background.ts';
+import type { LocalGateway } from '../gateway/local-gateway.ts';
+import { connectHost } from '../host/connect-host.ts';
+import { type Host, THIS_MACHINE } from '../host/host.ts';
+import { shellQuoted } from '../host/shell-words.ts';
+import { agentFile } from '../install/agent-file.ts';
+import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
+import { agentBundle } from '../install/program-files.ts';
+import type { LoginNode } from '../site/site.ts';
+import { runCluster, runDirectory, type StoredRun } from '../state/runs.ts';
+import type { UpError } from '../up-error.ts';
+import { openRelay, type RelaySession } from './relay-session.ts';
+import { TUNNEL_URL, type TunnelIdentity } from './tunnel-identity.ts';
+
+interface HostConnectionOptions {
+  run: StoredRun;
+  wish: {
+    /** As after `ssh`, or THIS_MACHINE. */
+    host: string;
+    /** File of the agent; undefined: it is made here. */
+    agent: string | undefined;
+    /** Address at which the relay listens; undefined: found by routes. */
+    relayAddress: string | undefined;
+  };
+  gateway: LocalGateway;
+  identity: TunnelIdentity;
+  /** Shows a step to the user. */
+  step(text: string): void;
+}
+
+export class HostConnection {
+  readonly #options: HostConnectionOptions;
+  #host: Host | undefined;
+  #relay: RelaySession | undefined;
+  #lost: UpError | undefined;
+  /** Path of the installed agent below the home directory. */
+  #agent = '';
+
+  constructor(options: HostConnectionOptions) {
+    this.#options = options;
+  }
+
+  /** Why the connection ended; undefined while it is up. */
+  get lost(): UpError | undefined {
+    return this.#lost;
+  }
+
+  /** True if jobs reach the gateway without a relay. */
+  get isLocal(): boolean {
+    return this.#options.wish.host === THIS_MACHINE;
+  }
+
+  /** @throws UpError */
+  async open(): Promise<Host> {
+    this.#host = await connectHost(this.#options.wish.host);
+    return this.#host;
+  }
+
+  /** Installs the agent and returns its command. @throws UpError */
+  async install(host: Host, site: LoginNode): Promise<string[]> {
+    const { wish, step } = this.#options;
+    if (this.isLocal) return [process.execPath, await agentBundle()];
+    step('making the agent for the host');
+    const agent = await agentFile(site.platform, wish.agent);
+    this.#agent = agentPath(agent.digest);
+    if (!isInstalled(site, agent)) {
+      step(`installing the agent in ~/${this.#agent} of ${site.host}`);
+      await installAgent(host, site, agent);
+    }
+    return [`~/${this.#agent}`];
+  }
+
+  /** Writes the join token and the certificate where only this user can read them. They travel as input of ssh. */
+  async writeSecrets(host: Host): Promise<void> {
+    const { gateway, identity, run } = this.#options;
+    if (run.value.token !== undefined) await gateway.revokeJoinToken(run.value.token).catch(() => undefined);
+    const { id, token } = await gateway.createJoinToken(runCluster(run.value));
+    run.update({ token: id });
+    const at = `"$HOME"/${runDirectory(run.value)}`;
+    const script = `set -e; umask 077; mkdir -p ${at}; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
+    await host.output(script, `${token}\n${identity.certificate}`);
+  }
+
+  /** @throws UpError if the relay does not start */
+  async openRelay(host: Host): Promise<void> {
+    const { identity, gateway, wish, run, step } = this.#options;
+    if (this.isLocal) return;
+    step(`connecting the gateway to ${wish.host}`);
+    const at = `"$HOME"/${runDirectory(run.value)}`;
+    const where =
+      wish.relayAddress === undefined
+        ? `--toward ${shellQuoted(run.value.toward ?? 'localhost')}`
+        : `--address ${shellQuoted(wish.relayAddress)}`;
+    const files = `--token-file ${at}/token --pid-file ${at}/relay.pid --address-file ${at}/relay`;
+    const command = `umask 077; exec "$HOME"/${this.#agent} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
+    const relay = await openRelay({ ssh: host, command, context: identity.context, port: () => gateway.port });
+    this.#relay = relay;
+    this.#lost = undefined;
+    neverRejects(
+      relay.ended.then((why) => {
+        if (this.#relay === relay) this.#lost = why;
+      }),
+    );
+  }
+
+  async close(): Promise<void> {
+    this.#relay?.close();
+    await this.#host?.close();
+  }
+}
