@@ -1,5 +1,6 @@
 /** Options for running lines of batches, read from the engine's command line. */
-import { commandWords, engineName, flagValue } from '../engine/engine-command.ts';
+import { commandWords, flagValue } from '../engine/engine-command.ts';
+import { engineKind } from '../engine/engine-kinds.ts';
 
 /** Difference between the priority of batch lines and the engine's default priority. Requests have the default. */
 const BEHIND = 1_000;
@@ -45,7 +46,7 @@ export function readLineOptions(
  * SGLang lines get a priority only if `--default-priority-value` gives one to requests.
  */
 function linePriority(words: readonly string[]): number | undefined {
-  switch (engineName(words)) {
+  switch (engineKind(words)?.name) {
     case 'vllm':
       return flagValue(words, '--scheduling-policy') === 'priority' ? BEHIND : undefined;
     case 'sglang': {

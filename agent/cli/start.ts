@@ -25,7 +25,7 @@ In a job script, with vLLM on port 8000:
 
 The agent reads another port from the command of vLLM or SGLang; for other engines, pass it:
   otela-agent start … -- vllm serve NAME --port 8123
-  otela-agent start … --engine-port 8080 -- llama-server -m model.gguf
+  otela-agent start … -- llama-server -m model.gguf --metrics
 
 A command line for the shell is one quoted argument:
   otela-agent start … -- "source venv/bin/activate && exec vllm serve NAME"

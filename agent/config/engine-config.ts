@@ -19,7 +19,7 @@ export const ENGINE_SETTINGS = {
     env: 'OTELA_ENGINE_PORT',
     value: 'PORT',
     help: 'port of the engine on this machine',
-    otherwise: '--port in the command; otherwise 8000 for vLLM, 30000 for SGLang',
+    otherwise: 'the port in the command, or the default of a known engine (vLLM 8000, llama.cpp 8080, …)',
     parse: parsePort,
   }),
   engineUrl: valueSetting({

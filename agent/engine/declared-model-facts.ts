@@ -1,6 +1,7 @@
 /** Facts about models that the engine does not report: from `--fact`, the engine's command line, and their names. */
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
-import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
+import { commandWords, flagValue } from './engine-command.ts';
+import { engineKind } from './engine-kinds.ts';
 import { acceptedFacts, type ModelFacts } from './facts/model-facts.ts';
 
 export interface ModelFact {
@@ -33,37 +34,19 @@ export function parseFact(text: string): ModelFact {
   return fact;
 }
 
-/** Flags of each engine with facts about its models. */
-const FLAGS: Record<EngineName, Partial<Record<keyof ModelFacts, readonly string[]>>> = {
-  vllm: {
-    context_length: ['--max-model-len'],
-    max_batch: ['--max-num-seqs'],
-  },
-  sglang: {
-    context_length: ['--context-length'],
-    max_batch: ['--max-running-requests'],
-  },
-};
-const COMMON_FLAGS = {
-  quantization: ['--quantization', '-q'],
-  revision: ['--revision'],
-  tool_parser: ['--tool-call-parser'],
-  reasoning_parser: ['--reasoning-parser'],
-} as const satisfies Partial<Record<keyof ModelFacts, readonly string[]>>;
-
 /** Facts from the command line of a known engine. */
 export function commandFacts(command: readonly string[] | undefined): ModelFacts {
   const words = commandWords(command ?? []);
-  const engine = engineName(words);
-  if (!engine) return {};
-  const declared = Object.entries({ ...COMMON_FLAGS, ...FLAGS[engine] }).map(([key, flags]) => {
+  const kind = engineKind(words);
+  if (kind === undefined) return {};
+  const declared = Object.entries(kind.facts).map(([key, flags]) => {
     const value = flagValue(words, ...flags);
     // Shell variables are not resolved here, so values with `$` are unknown.
     const known = value === undefined || value.includes('$') ? undefined : value;
     const isNumber = key === 'context_length' || key === 'max_batch';
     return [key, isNumber && known !== undefined ? digits(known) : known] as const;
   });
-  return acceptedFacts({ engine, ...Object.fromEntries(declared) });
+  return acceptedFacts({ engine: kind.name, ...Object.fromEntries(declared) });
 }
 
 /** Undefined for other forms, such as vLLM's `32k`. */

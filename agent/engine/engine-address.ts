@@ -1,5 +1,6 @@
 /** The engine's address, from the agent's flags and the engine's command line. */
-import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
+import { commandWords, flagValue } from './engine-command.ts';
+import { type EngineKind, engineKind } from './engine-kinds.ts';
 
 /** The address on this machine to which requests are sent. */
 export interface EngineTarget {
@@ -28,8 +29,6 @@ export interface PrefillTarget {
 
 /** SGLang's default for `bootstrapPort`. */
 export const BOOTSTRAP_PORT = 8998;
-
-const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
 
 interface AddressHints {
   url?: string | undefined;
@@ -62,8 +61,9 @@ function engineAddress(hints: AddressHints): { origin: string; pathPrefix: strin
     return hints.port === undefined ? undefined : { origin: `http://127.0.0.1:${hints.port}`, pathPrefix: '' };
   }
   const words = commandWords(hints.command);
-  const port = hints.port ?? commandPort(words);
-  return { origin: `http://${reachableHost(flagValue(words, '--host'))}:${port}`, pathPrefix: '' };
+  const kind = engineKind(words);
+  const port = hints.port ?? commandPort(words, kind);
+  return { origin: `http://${reachableHost(flagValue(words, kind?.hostFlag ?? '--host'))}:${port}`, pathPrefix: '' };
 }
 
 function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefix: string } {
@@ -78,16 +78,16 @@ function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefi
   return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
 }
 
-function commandPort(words: readonly string[]): number {
-  const own = flagValue(words, '--port');
+function commandPort(words: readonly string[], kind: EngineKind | undefined): number {
+  const flags = kind?.portFlags ?? ['--port'];
+  const own = flagValue(words, ...flags);
   if (own !== undefined) {
     if (!/^\d{1,5}$/.test(own) || Number(own) < 1 || Number(own) > 65_535) {
-      throw new Error(`the command's --port "${own}" is not a number; give --engine-port N too`);
+      throw new Error(`the command's ${flags.join(' or ')} "${own}" is not a number; give --engine-port N too`);
     }
     return Number(own);
   }
-  const engine = engineName(words);
-  if (engine) return DEFAULT_PORTS[engine];
+  if (kind !== undefined) return kind.port;
   throw new Error(`the port of "${words[0] ?? ''}" is unknown: give --engine-port N before the --`);
 }
 

@@ -1,4 +1,5 @@
 /** Reads the engine's command line: the command to run, and facts about the engine. */
+import { engineKind } from './engine-kinds.ts';
 
 /** A single argument with spaces is a command line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
 export function shellWrapped(command: readonly string[]): string[] {
@@ -26,26 +27,11 @@ export function flagValue(words: readonly string[], ...names: string[]): string 
   return found?.replace(/^["']|["']$/g, '');
 }
 
-export type EngineName = 'vllm' | 'sglang';
-
-/**
- * Recognizes `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, `/opt/venv/bin/vllm`, `sglang serve` and
- * `python -m sglang.launch_server`.
- */
-export function engineName(words: readonly string[]): EngineName | undefined {
-  for (const word of words) {
-    const base = word.slice(word.lastIndexOf('/') + 1);
-    if (base === 'vllm' || word.startsWith('vllm.entrypoints')) return 'vllm';
-    if (base === 'sglang' || word.startsWith('sglang.launch_server')) return 'sglang';
-  }
-  return undefined;
-}
-
 /**
  * Environment variables that an engine gets unless the user sets them. By default, SGLang checks only every 4 s whether
  * the client of a non-streaming response is still connected, and the request keeps its place in the engine until then.
  * SGLang 0.5.17 dropped such a request after 3.8 s, and with this variable after 0.9 s.
  */
 export function engineDefaults(command: readonly string[]): Record<string, string> {
-  return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};
+  return engineKind(commandWords(command))?.name === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};
 }

@@ -1,13 +1,6 @@
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
-import { commandWords, type EngineName, engineName, flagValue } from './engine-command.ts';
-
-/** Flag after which vLLM and SGLang take one or more model names. */
-const NAMES = '--served-model-name';
-
-const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
-  vllm: ['--model', '--model-tag'],
-  sglang: ['--model-path', '--model'],
-};
+import { commandWords, flagValue } from './engine-command.ts';
+import { engineKind } from './engine-kinds.ts';
 
 /**
  * The models that an engine will serve after loading, from its command line; empty if it does not show them. Loading
@@ -15,10 +8,10 @@ const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
  */
 export function announcedModels(command: readonly string[] | undefined): ServedModel[] {
   const words = commandWords(command ?? []);
-  const engine = engineName(words);
-  if (engine === undefined) return [];
-  const served = namesBehind(words, NAMES);
-  const path = modelPath(words);
+  const kind = engineKind(words);
+  if (kind === undefined) return [];
+  const served = kind.nameFlags.flatMap((flag) => namesBehind(words, flag));
+  const path = kind.namedByCheckpoint ? modelPath(words) : undefined;
   const names = served.length > 0 ? served : path === undefined ? [] : [path];
   const models = names.map((id): ServedModel => ({ id: unquoted(id), state: 'loading' }));
   // Shell variables are not resolved here, so names with `$` are unknown.
@@ -27,9 +20,9 @@ export function announcedModels(command: readonly string[] | undefined): ServedM
 
 /** The checkpoint's directory or name on the hub, from the words of a known engine's command line. */
 export function modelPath(words: readonly string[]): string | undefined {
-  const engine = engineName(words);
-  if (engine === undefined) return undefined;
-  const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
+  const kind = engineKind(words);
+  if (kind === undefined) return undefined;
+  const path = flagValue(words, ...kind.modelFlags) ?? positional(words, kind.modelAfter);
   return path === undefined ? undefined : unquoted(path);
 }
 
@@ -46,9 +39,10 @@ function namesBehind(words: readonly string[], flag: string): string[] {
 /**
  * The model's name in `vllm serve NAME …` or `vllm serve --port 8001 NAME`: the only word that cannot be a flag's
  * value.
+ * @param after the word before it, such as `serve`
  */
-function positional(words: readonly string[]): string | undefined {
-  const at = words.indexOf('serve');
+function positional(words: readonly string[], after: string | undefined): string | undefined {
+  const at = after === undefined ? -1 : words.indexOf(after);
   if (at < 0) return undefined;
   const behind = words.slice(at + 1);
   const free = behind.filter((word, n) => {
@@ -56,7 +50,7 @@ function positional(words: readonly string[]): string | undefined {
     return !word.startsWith('-') && (before === undefined || !before.startsWith('-') || before.includes('='));
   });
   // If several words remain, some of them may belong to a flag that takes several values. Only a word directly after
-  // `serve` is then certainly the model.
+  // `after` is then certainly the model.
   return free[0] === behind[0] || free.length === 1 ? free[0] : undefined;
 }
 

@@ -5,6 +5,7 @@ import { isAbsolute, join } from 'node:path';
 import { quantizationBits } from '../../../shared/routing/requirement-facts.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { commandWords, flagValue } from '../engine-command.ts';
+import { engineKind } from '../engine-kinds.ts';
 import { modelPath } from '../models-in-command.ts';
 import { configFacts, parseConfig } from './checkpoint-config.ts';
 import { checkpointParameters } from './checkpoint-parameters.ts';
@@ -46,14 +47,18 @@ export interface CheckpointSource {
   unchangedOutput?: boolean;
 }
 
-/** The checkpoint that a known engine's command names. Undefined if the command does not show it. */
+/**
+ * The checkpoint of the model `id` according to a known engine's command. Undefined if the command does not show it.
+ */
 export function checkpointOf(
   command: readonly string[] | undefined,
   env: Env,
-  directory?: string,
+  directory: string | undefined,
+  id: string,
 ): CheckpointSource | undefined {
   const words = commandWords(command ?? []);
-  const path = modelPath(words);
+  // Such an engine names a revision as `org/model@revision`.
+  const path = modelPath(words) ?? (engineKind(words)?.servesHubCache === true ? id.replace(/@.*$/, '') : undefined);
   if (path === undefined) return undefined;
   // A shell variable in the command may hold any flag.
   const changed = (flags: RegExp) => words.some((word) => word.includes('$') || flags.test(word));

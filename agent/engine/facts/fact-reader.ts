@@ -156,12 +156,12 @@ export class FactReader {
       env: this.#options.env,
       directory: undefined,
     };
-    const source = checkpointOf(command, env, directory);
     const declared = commandFacts(command);
     const reports = await this.#reports(models, stored);
     const facts = new Map<string, ModelFacts>();
     for (const model of models) {
       const report = reports.get(model.id);
+      const source = checkpointOf(command, env, directory, model.id);
       const from = source ?? (this.#port === undefined ? undefined : reportedSource(model, report, env));
       const ofFile = from === undefined ? {} : await this.#ofCheckpoint(from, stored.checkpoints);
       facts.set(model.id, { ...ofFile, ...declared, ...report?.facts });

@@ -5,7 +5,7 @@
  */
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { engineName } from '../engine-command.ts';
+import { engineKind } from '../engine-kinds.ts';
 import { withRegularFile } from './open-regular-file.ts';
 
 export interface EngineProcessInfo {
@@ -33,7 +33,7 @@ export async function listeningEngine(port: number, proc = '/proc'): Promise<Eng
   let pid = await holderOf(sockets, proc);
   for (let depth = 0; pid !== undefined && pid > 1 && depth <= ANCESTORS_MAX; depth++) {
     const command = (await text(join(proc, `${pid}`, 'cmdline'), COMMAND_MAX_BYTES))?.split('\0').slice(0, -1) ?? [];
-    if (engineName(command) !== undefined) {
+    if (engineKind(command) !== undefined) {
       const environment = await text(join(proc, `${pid}`, 'environ'), FILE_MAX_BYTES);
       const directory = await readlink(join(proc, `${pid}`, 'cwd')).catch(() => undefined);
       return { command, env: cacheVariables(environment ?? ''), directory };

@@ -45,7 +45,7 @@ describe('the command line', () => {
     ['a duration without a unit', [...GATEWAY, '--drain-before', '60'], 'write 60s or 60m'],
     ['a duration that setTimeout cannot hold', [...GATEWAY, '--drain-before', '90d'], 'longer than 24 days'],
     ['a port that is none', [...GATEWAY, '--engine-port', '70000', '--', 'x'], 'not a port'],
-    ['an engine whose port nobody can know', [...GATEWAY, '--', 'llama-server'], 'give --engine-port N'],
+    ['an engine whose port nobody can know', [...GATEWAY, '--', 'my-server'], 'give --engine-port N'],
     ['a port that is still a variable', [...GATEWAY, '--', 'vllm serve x --port $PORT'], 'is not a number'],
     ['two addresses of the engine', [...GATEWAY, '--engine-port', '1', '--engine-url', 'http://x'], 'give only one'],
     ['an engine address that is none', [...GATEWAY, '--engine-url', 'localhost:8000'], 'not an http'],

@@ -25,7 +25,15 @@ describe('the engine’s address', () => {
     ['python3 -m vllm.entrypoints.openai.api_server --model NAME', 'http://127.0.0.1:8000'],
     ['python -m sglang.launch_server --model-path NAME', 'http://127.0.0.1:30000'],
     ['apptainer exec --nv vllm.sif vllm serve NAME --port 8001', 'http://127.0.0.1:8001'],
-    ['llama-server --port 8080', 'http://127.0.0.1:8080'],
+    ['llama-server -m model.gguf', 'http://127.0.0.1:8080'],
+    ['/opt/llama/llama-server -m model.gguf --port 8081', 'http://127.0.0.1:8081'],
+    ['ollama serve', 'http://127.0.0.1:11434'],
+    ['text-generation-launcher --model-id NAME --hostname 10.1.2.3 -p 3001', 'http://10.1.2.3:3001'],
+    ['lmdeploy serve api_server NAME --server-name 0.0.0.0', 'http://127.0.0.1:23333'],
+    ['lmdeploy serve api_server NAME --server-port 8001', 'http://127.0.0.1:8001'],
+    ['trtllm-serve NAME', 'http://127.0.0.1:8000'],
+    ['transformers serve --port 8001', 'http://127.0.0.1:8001'],
+    ['my-server --port 8002', 'http://127.0.0.1:8002'],
   ])('is told by its command: %s', (command, origin) => {
     expect(parseEngineTarget({ command: words(command) })?.origin).toBe(origin);
   });
@@ -307,6 +315,12 @@ describe('facts', () => {
       reasoning_parser: 'qwen3',
       max_batch: 64,
     });
+    expect(commandFacts(words('lmdeploy serve api_server N --session-len 8192 --max-batch-size 4'))).toEqual({
+      engine: 'lmdeploy',
+      context_length: 8192,
+      max_batch: 4,
+    });
+    expect(commandFacts(words('llama-server -m q.gguf -c 8192'))).toEqual({ engine: 'llama.cpp' });
     expect(commandFacts(words('vllm serve N --revision $REV --max-num-seqs -1'))).toEqual({ engine: 'vllm' });
   });
 

@@ -18,6 +18,10 @@ describe('what an engine will serve, by its command line', () => {
     ['vllm serve --model-tag org/model', ['org/model']],
     ['vllm serve org/model --middleware a b', ['org/model']],
     ['apptainer exec x.sif vllm serve org/model', ['org/model']],
+    ['llama-server -m /models/q.gguf --alias org/model', ['org/model']],
+    ['lmdeploy serve api_server org/model --server-port 23333', ['org/model']],
+    ['lmdeploy serve api_server /models/m --model-name org/model', ['org/model']],
+    ['text-generation-launcher --model-id /models/m --served-model-name org/model', ['org/model']],
   ])('%s', (line, wanted) => {
     expect(names(line)).toEqual(wanted);
     expect(announcedModels(line.split(' ')).every(({ state }) => state === 'loading')).toBe(true);
@@ -35,6 +39,11 @@ describe('what an engine will serve, by its command line', () => {
     'vllm serve --middleware a b c',
     'vllm serve --enforce-eager org/model',
     'vllm',
+    'llama-server -m /models/q.gguf',
+    'ollama serve',
+    'ollama run org/model',
+    'lmdeploy lite auto_awq org/model',
+    'transformers serve org/model',
   ])('is not told by: %s', (line) => expect(names(line)).toEqual([]));
 
   it('is nothing without a command', () => expect(announcedModels(undefined)).toEqual([]));

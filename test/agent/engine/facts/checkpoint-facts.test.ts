@@ -18,7 +18,7 @@ function checkpoint(folder: string, files: Record<string, unknown>): string {
 }
 
 async function factsOf(line: string, env: Record<string, string> = {}, directory?: string): Promise<ModelFacts> {
-  const source = checkpointOf(line.split(' '), env, directory);
+  const source = checkpointOf(line.split(' '), env, directory, 'org/m');
   return source === undefined ? {} : checkpointFacts(source);
 }
 const told = async (line: string, env: Record<string, string> = {}) => (await factsOf(line, env)).quantization;
@@ -90,7 +90,7 @@ describe('the precision of a checkpoint', () => {
   it('is unknown for engines whose flags are not known', async () => {
     const folder = checkpoint(scratch(), { 'config.json': BF16 });
     expect(await told(`other serve ${folder}`)).toBeUndefined();
-    expect(checkpointOf(undefined, {})).toBeUndefined();
+    expect(checkpointOf(undefined, {}, undefined, 'org/m')).toBeUndefined();
   });
 });
 

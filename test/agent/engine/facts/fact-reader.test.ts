@@ -13,10 +13,12 @@ interface Setting extends Partial<Pick<ConstructorParameters<typeof FactReader>[
   command?: string[];
   /** Other host name in the engine's address. */
   host?: string;
+  /** Variables of the agent. */
+  env?: Record<string, string>;
 }
 
 /** A reader and its engine. An answer of `null` breaks the connection, and a missing one is a 404. */
-async function start({ answers = {}, key, command, host = '127.0.0.1', ...files }: Setting = {}) {
+async function start({ answers = {}, key, command, host = '127.0.0.1', env, ...files }: Setting = {}) {
   const asked: string[] = [];
   const lines: string[] = [];
   const seen: IncomingMessage[] = [];
@@ -37,7 +39,7 @@ async function start({ answers = {}, key, command, host = '127.0.0.1', ...files 
     target: { origin: `http://${host}:${port}`, pathPrefix: '', ...(key === undefined ? {} : { key }) },
     ...files,
     command,
-    env: { HOME: '/nowhere' },
+    env: { HOME: '/nowhere', ...env },
     onChange: () => change(),
     log: (line) => lines.push(line),
     now: () => clock.now,
@@ -153,6 +155,25 @@ it('reads the checkpoint of the command that it started', async () => {
   writeFileSync(join(folder, 'config.json'), JSON.stringify({ torch_dtype: 'bfloat16' }));
   const { reader } = await start({ command: ['vllm', 'serve', folder, '--max-num-seqs', '64'] });
   expect((await reader.read([VLLM])).get('m')).toMatchObject({ quantization: 'bfloat16', max_batch: 64 });
+});
+
+it('finds the models of transformers’ server in the hub’s cache, by their names', async () => {
+  const cache = join(scratch(), 'hub');
+  const snapshot = join(cache, 'models--org--m', 'snapshots', 'abc');
+  mkdirSync(snapshot, { recursive: true });
+  writeFileSync(join(snapshot, 'config.json'), JSON.stringify({ dtype: 'bfloat16', max_position_embeddings: 8192 }));
+  const command = ['/venv/bin/python', '/venv/bin/transformers', 'serve', '--port', '8000'];
+  // As transformers 5.19.0 lists them: owned by the organisation.
+  const listed: ListedModel[] = ['org/m', 'org/m@v2', 'org/other'].map((id) => ({ id, ownedBy: 'org' }));
+  const { reader } = await start({ command, env: { HF_HUB_CACHE: cache } });
+  const known = { engine: 'transformers', quantization: 'bfloat16', context_length: 8192 };
+  expect(Object.fromEntries(await reader.read(listed))).toEqual({
+    'org/m': known,
+    'org/m@v2': known,
+    'org/other': { engine: 'transformers' },
+  });
+  const cast = await start({ command: [...command, '--quantization', 'bnb-4bit'], env: { HF_HUB_CACHE: cache } });
+  expect((await cast.reader.read(listed)).get('org/m')).not.toHaveProperty('quantization');
 });
 
 it('knows what the engine says while its file system hangs, and the rest when that has answered', async () => {
