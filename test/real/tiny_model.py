@@ -1,5 +1,9 @@
-"""A Qwen2 of half a million random weights, with a tokenizer trained on texts and a chat template: tiny_model.py DIRECTORY TEXT..."""
+"""A Qwen2 of random weights, with a tokenizer trained on texts and a chat template: tiny_model.py DIRECTORY TEXT...
 
+Environment: WIDTH (default 128) and LAYERS (default 2) of the model: half a million weights by default.
+"""
+
+import os
 import sys
 
 import torch
@@ -12,6 +16,7 @@ TEMPLATE = (
 )
 
 directory, *texts = sys.argv[1:]
+width = int(os.environ.get("WIDTH", "128"))
 learnt = Tokenizer(models.BPE())
 learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
 learnt.decoder = decoders.ByteLevel()
@@ -29,9 +34,9 @@ tokenizer.save_pretrained(directory)
 torch.manual_seed(1)
 config = Qwen2Config(
     vocab_size=len(tokenizer),
-    hidden_size=128,
-    intermediate_size=256,
-    num_hidden_layers=2,
+    hidden_size=width,
+    intermediate_size=2 * width,
+    num_hidden_layers=int(os.environ.get("LAYERS", "2")),
     num_attention_heads=4,
     num_key_value_heads=2,
     max_position_embeddings=8192,
