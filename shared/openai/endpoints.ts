@@ -14,7 +14,7 @@ type Terminal =
   | { kind: 'none' };
 
 /** Which form the engine's token counts have; see token-usage.ts. */
-export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
+export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'images' | 'none';
 
 export interface Endpoint {
   /** The id is used on the wire, so never renumber, only append. */
@@ -60,6 +60,7 @@ const RESPONSES: Terminal = {
   types: ['response.completed', 'response.failed', 'response.incomplete'],
 };
 const MESSAGES: Terminal = { kind: 'event', types: ['message_stop'] };
+const IMAGES: Terminal = { kind: 'event', types: ['image_generation.completed', 'image_edit.completed'] };
 const ANTHROPIC = { requestIdHeader: 'request-id' } as const;
 
 const JSON_UNARY = {
@@ -129,6 +130,12 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
   // Agents answer this endpoint; see shared/seal/attestation-evidence.ts.
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
+  // 16 to 19 are those of stored responses, below.
+  { ...v1(20, 'images/generations'), streams: true, terminal: IMAGES, usage: 'images' },
+  { ...v1(21, 'images/edits'), body: 'multipart', streams: true, terminal: IMAGES, usage: 'images' },
+  { ...v1(22, 'images/variations'), body: 'multipart', usage: 'images' },
+  { ...v1(23, 'moderations'), usage: 'none' },
+  root(24, 'pooling'),
 ];
 
 const STORED = {

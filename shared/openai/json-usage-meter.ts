@@ -21,6 +21,7 @@ const FINISH_KEYS: Readonly<Record<UsageKind, WatchedKey | undefined>> = {
   openai: 'finish_reason',
   responses: 'status',
   anthropic: 'stop_reason',
+  images: undefined,
   none: undefined,
 };
 

@@ -218,7 +218,7 @@ export class StreamMeter implements UsageMeter {
   }
 
   /**
-   * Reads an event of /v1/responses or /v1/messages. Every event has a type, both in its `event` field and in its data.
+   * Reads an event of /v1/responses, /v1/messages or /v1/images. Every event has a type, both in its `event` field and in its data.
    */
   #readTypedEvent(fields: SseFields, data: Uint8Array, tooLong: boolean, terminal: readonly string[]): void {
     let object: Record<string, unknown> | undefined;
@@ -237,7 +237,8 @@ export class StreamMeter implements UsageMeter {
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
     object ??= parseJsonObject(data);
     if (object === undefined) return;
-    if (this.#endpoint.usage === 'responses') this.#readResponse(object.response, isTerminal);
+    if (this.#endpoint.usage === 'images') this.#report = readUsageJson('images', object.usage) ?? this.#report;
+    else if (this.#endpoint.usage === 'responses') this.#readResponse(object.response, isTerminal);
     else this.#readMessage(type, object);
   }
 

@@ -65,6 +65,7 @@ export function readUsageJson(kind: UsageKind, usage: unknown): UsageReport | un
         reasoning: inside(usage, 'completion_tokens_details', 'reasoning_tokens'),
       });
     }
+    case 'images':
     case 'responses':
       return report({
         prompt: count(usage.input_tokens),
@@ -136,6 +137,8 @@ export function completeUsage(
   completion: number | undefined,
 ): TokenUsage {
   if (endpoint.usage === 'none' || status >= 400) return NO_USAGE;
+  // Most engines count no tokens for images, and the bytes of a picture show nothing about them.
+  if (endpoint.usage === 'images' && report.prompt === undefined) return NO_USAGE;
   return {
     prompt: report.prompt ?? estimateTokens(promptBytes ?? 0),
     completion: report.completion ?? completion ?? 0,

@@ -92,8 +92,7 @@ function modelOperations(): Operation[] {
   }));
   const asked = ENDPOINTS.map(({ path, body, answer, streams }) => {
     const type = body === 'multipart' ? 'multipart/form-data' : JSON_TYPE;
-    const file = body === 'multipart' ? { file: { type: 'string', format: 'binary', description: 'Audio file.' } } : {};
-    const properties = { model: { type: 'string' }, ...file };
+    const properties = { model: { type: 'string' }, ...(body === 'multipart' && uploadOf(path)) };
     const model = { type: 'object', required: Object.keys(properties), properties };
     const answers = { [answer === 'json' ? JSON_TYPE : 'application/octet-stream']: {} };
     const operation = {
@@ -136,6 +135,12 @@ function storedResponseOperations(): Operation[] {
       },
     },
   }));
+}
+
+/** The file that a form must have. */
+function uploadOf(path: string): object {
+  const [name, description] = path.startsWith('/v1/images/') ? ['image', 'Picture.'] : ['file', 'Audio file.'];
+  return { [name]: { type: 'string', format: 'binary', description } };
 }
 
 function exampleOf(path: string): object {

@@ -66,6 +66,15 @@ const CASES: [string, string, string, object][] = [
   ['classify', '/v1/classify', '/classify', { model: MODEL, input: ['a', 'b'] }],
   ['tokenize', '/v1/tokenize', '/tokenize', { model: MODEL, prompt: 'grüezi' }],
   ['detokenize', '/v1/detokenize', '/detokenize', { model: MODEL, tokens: [104, 105] }],
+  ['pooling', '/v1/pooling', '/pooling', { model: MODEL, input: ['a', 'b'] }],
+  ['moderations', '/v1/moderations', '/v1/moderations', { model: MODEL, input: 'a' }],
+  ['images', '/v1/images/generations', '/v1/images/generations', { model: MODEL, prompt: 'a lake', n: 2 }],
+  [
+    'an image stream',
+    '/v1/images/generations',
+    '/v1/images/generations',
+    { model: MODEL, prompt: 'a lake', stream: true },
+  ],
   ['speech', '/v1/audio/speech', '/v1/audio/speech', { model: MODEL, input: 'hi', voice: 'x' }],
 ];
 
@@ -164,23 +173,26 @@ it('other keys of stream_options stay when the wish for usage is put inside', as
   expect(seen).toMatchObject({ stream_options: { include_usage: true, other: [1] } });
 });
 
-it('a multipart upload reaches the engine byte for byte, its boundary included', async () => {
-  const boundary = 'a-boundary-of-our-own';
-  const part = (name: string, value: string) =>
-    `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
-  const file = `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="ä.wav"\r\nContent-Type: audio/wav\r\n\r\n`;
-  // The file is first, so the model is found after it.
-  const body = `${file}${'\u0000\u0001RIFF'.repeat(40_000)}\r\n${part('model', MODEL)}${part('language', 'de')}--${boundary}--\r\n`;
-  const type = `multipart/form-data; boundary=${boundary}`;
-  const answer = await raw(`${cluster.base}/audio/transcriptions`, {
-    body,
-    headers: { ...headers(), 'content-type': type },
-  });
-  expect(answer.status, answer.body.toString()).toBe(200);
-  const seen = cluster.engine.requests.at(-1);
-  expect(seen?.bodySha256).toBe(sha256(body));
-  expect(seen?.headers['content-type']).toBe(type);
-});
+it.each(['audio/transcriptions', 'images/edits', 'images/variations'])(
+  'a multipart upload to %s reaches the engine byte for byte, its boundary included',
+  async (path) => {
+    const boundary = 'a-boundary-of-our-own';
+    const part = (name: string, value: string) =>
+      `--${boundary}\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
+    const file = `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="ä.wav"\r\nContent-Type: audio/wav\r\n\r\n`;
+    // The file is first, so the model is found after it.
+    const body = `${file}${'\u0000\u0001RIFF'.repeat(40_000)}\r\n${part('model', MODEL)}${part('language', 'de')}--${boundary}--\r\n`;
+    const type = `multipart/form-data; boundary=${boundary}`;
+    const answer = await raw(`${cluster.base}/${path}`, {
+      body,
+      headers: { ...headers(), 'content-type': type },
+    });
+    expect(answer.status, answer.body.toString()).toBe(200);
+    const seen = cluster.engine.requests.at(-1);
+    expect(seen?.bodySha256).toBe(sha256(body));
+    expect(seen?.headers['content-type']).toBe(type);
+  },
+);
 
 it('events arrive as they are made, not together at the end', async () => {
   const body = JSON.stringify({ ...chat, stream: true, stand_in: { tokens: 20, tokensPerSecond: 20 } });

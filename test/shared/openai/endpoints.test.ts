@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { ENDPOINTS, endpointById, findEndpoint, pathNotFound } from '../../../shared/openai/endpoints.ts';
+import {
+  ENDPOINTS,
+  endpointById,
+  findEndpoint,
+  pathNotFound,
+  STORED_RESPONSE_ENDPOINTS,
+} from '../../../shared/openai/endpoints.ts';
 
 describe('the table of endpoints', () => {
   it('never renumbers: these ids are on the wire', () => {
@@ -19,7 +25,17 @@ describe('the table of endpoints', () => {
       13: '/v1/audio/translations',
       14: '/v1/messages/count_tokens',
       15: '/v1/otela/evidence',
+      20: '/v1/images/generations',
+      21: '/v1/images/edits',
+      22: '/v1/images/variations',
+      23: '/v1/moderations',
+      24: '/v1/pooling',
     });
+  });
+
+  it('gives no id twice', () => {
+    for (const endpoint of [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS])
+      expect(endpointById(endpoint.id)).toBe(endpoint);
   });
 
   it.each([
@@ -70,7 +86,7 @@ describe('the table of endpoints', () => {
     expect(endpointById(9999)).toBeUndefined();
   });
 
-  it('calls rerank, score, classify and the tokenizer at the root of the engine, everything else under /v1', () => {
+  it('calls rerank, score, classify, pooling and the tokenizer at the root of the engine, everything else under /v1', () => {
     const atRoot = ENDPOINTS.filter(({ enginePath }) => !enginePath.startsWith('/v1/'));
     expect(atRoot.map(({ enginePath }) => enginePath)).toEqual([
       '/rerank',
@@ -78,6 +94,7 @@ describe('the table of endpoints', () => {
       '/classify',
       '/tokenize',
       '/detokenize',
+      '/pooling',
     ]);
     for (const endpoint of ENDPOINTS) expect(endpoint.path).toMatch(new RegExp(`^(/v1)?${endpoint.enginePath}$`));
   });

@@ -333,6 +333,21 @@ describe('other kinds of streams', () => {
     expect(run(chat, KEEP, [token('[DONE]'), 'event: [DONE]\n\n', 'data: [DONE] \n\n']).complete).toBe(false);
   });
 
+  it('/v1/images/generations ends with a completed picture, and counts what that reports', () => {
+    const named = (type: string, more = '') => `event: ${type}\ndata: {"type":"${type}","b64_json":"AA=="${more}}\n\n`;
+    const sketch = named('image_generation.partial_image');
+    const usage = ',"usage":{"input_tokens":7,"output_tokens":100,"total_tokens":107}';
+    expect(run(at('images/generations'), KEEP, [sketch, named('image_generation.completed', usage)])).toMatchObject({
+      complete: true,
+      usage: { prompt: 7, completion: 100, estimated: false },
+    });
+    expect(run(at('images/edits'), KEEP, [sketch, named('image_edit.completed')])).toMatchObject({
+      complete: true,
+      usage: { prompt: 0, completion: 0, estimated: false },
+    });
+    expect(run(at('images/generations'), KEEP, [sketch])).toMatchObject({ complete: false, cut: true });
+  });
+
   it('/v1/audio/transcriptions ends with [DONE] and counts no tokens', () => {
     expect(run(at('audio/transcriptions'), KEEP, [token('a'), done])).toMatchObject({
       complete: true,

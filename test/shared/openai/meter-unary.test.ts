@@ -217,6 +217,19 @@ describe('other kinds of unary answers', () => {
     });
   });
 
+  it('/v1/images counts the tokens that the engine reports, and estimates none from the bytes of a picture', () => {
+    const picture = `{"created":1,"data":[{"b64_json":"${'A'.repeat(4000)}"}]`;
+    expect(run(at('images/generations'), [`${picture}}`], { promptBytes: 40 })).toMatchObject({
+      complete: true,
+      usage: { prompt: 0, completion: 0, estimated: false },
+    });
+    const usage = '"usage":{"input_tokens":7,"output_tokens":100,"total_tokens":107}';
+    expect(run(at('images/edits'), [`${picture},${usage}}`], { promptBytes: 4000 })).toMatchObject({
+      usage: { prompt: 7, completion: 100, estimated: false },
+    });
+    expect(run(at('images/generations'), [picture]).complete).toBe(false);
+  });
+
   it('/v1/audio/speech is bytes, complete whenever they end', () => {
     expect(run(at('audio/speech'), [Uint8Array.of(0xff, 0xfb, 0x90), '{"a":'])).toMatchObject({ complete: true });
     expect(run(at('audio/speech'), ['{"error":'], { contentType: 'application/json', status: 400 }).complete).toBe(

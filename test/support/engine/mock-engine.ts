@@ -5,10 +5,11 @@ import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
 import { CACHE_CONFIG, type EngineForm, type FormOptions, formAnswer, listedModel, showAnswer } from './forms.ts';
 import { Freeze } from './freeze.ts';
+import { changedPicture, images } from './images.ts';
 import { Journal } from './journal.ts';
 import { KvTransfer, type Role } from './kv-transfer.ts';
 import { Management } from './management.ts';
-import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
+import { classify, embeddings, moderations, pooling, rerank, score, speech, transcription } from './pooling.ts';
 import { type EngineRequest, RequestLog } from './record.ts';
 import { countMessageTokens, messages, responses } from './responses.ts';
 import { send } from './sender.ts';
@@ -66,12 +67,20 @@ const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
   '/classify': classify,
   '/tokenize': tokenize,
   '/detokenize': detokenize,
+  '/pooling': pooling,
+  '/v1/moderations': moderations,
   '/v1/audio/speech': speech,
+  '/v1/images/generations': images,
 };
 
 const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '/score', '/rerank': '', '/score': '' };
 
-const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
+const UPLOADS: Record<string, (bytes: number) => Answer> = {
+  '/v1/audio/transcriptions': transcription,
+  '/v1/audio/translations': transcription,
+  '/v1/images/edits': changedPicture,
+  '/v1/images/variations': changedPicture,
+};
 const DEFAULT_TOKENS = 24;
 
 /** An agent asks an engine for facts there. These are not requests for inference, so they are not recorded. */
@@ -218,7 +227,8 @@ export class MockEngine {
     }
     if (behaviour.refusesUsage === true && body?.stream_options !== undefined)
       return refuse(400, 'extra_forbidden', "('body', 'stream_options'): Extra inputs are not permitted");
-    if (UPLOADS.has(path)) return this.#upload(start, request);
+    const upload = UPLOADS[path];
+    if (upload !== undefined) return this.#upload(start) ?? upload(request.bodyBytes);
     const { searchParams: query } = new URL(request.url, 'http://engine');
     const managed = await this.management.answer({ method: request.method, path, query, body, behaviour });
     if (managed !== undefined) return managed;
@@ -252,10 +262,10 @@ export class MockEngine {
     answerNow(res, prompt === undefined ? refuse(404, 'NotFoundError', 'no such keys and values') : json(prompt));
   }
 
-  #upload(start: string, request: EngineRequest): Answer {
+  /** The refusal of a form that names another model. */
+  #upload(start: string): Answer | undefined {
     const model = /name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n/.exec(start)?.[1];
-    if (model !== undefined && !this.#loaded.includes(model)) return this.#unknownModel(model);
-    return transcription(request.bodyBytes);
+    return model === undefined || this.#loaded.includes(model) ? undefined : this.#unknownModel(model);
   }
 
   #unknownModel(model: string): Answer {

@@ -1,6 +1,6 @@
 /**
- * Non-streaming endpoints: embeddings, those at the engine's root (rerank, score, classify, tokenize, detokenize) and
- * audio.
+ * Endpoints that generate no text: embeddings, those at the engine's root (rerank, score, classify, pooling, tokenize,
+ * detokenize), moderations and audio.
  */
 import { type Answer, type Ask, json, refuse } from './answer.ts';
 import { countTokens } from './words.ts';
@@ -85,6 +85,17 @@ export function classify(ask: Ask): Answer {
     data,
     usage: usage(countTokens(ask.body.input)),
   });
+}
+
+export function pooling(ask: Ask): Answer {
+  const data = list(ask.body.input).map((input, index) => ({ index, object: 'pooling', data: [vector(input)] }));
+  const { id, created, model } = ask;
+  return json({ id, object: 'list', created, model, data, usage: usage(countTokens(ask.body.input)) });
+}
+
+export function moderations(ask: Ask): Answer {
+  const results = list(ask.body.input).map(() => ({ flagged: false, categories: {}, category_scores: {} }));
+  return json({ id: ask.id, model: ask.model, results });
 }
 
 const SPEECH_BYTES = 48_000;

@@ -23,8 +23,15 @@ _PIN = re.compile(r"[A-Za-z0-9_-]{43}")
 _ROUTING = re.compile(r"otela_(?:trusted_providers|require|prefer)")
 _PRINTABLE = re.compile(r"[\x20-\x7e]{0,4096}")
 _OUTSIDE = re.compile(r"authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*")
-_STREAMS = {"chat/completions", "completions", "responses", "messages", "audio/transcriptions", "audio/translations"}
-_PATHS = _STREAMS | {"embeddings", "rerank", "score", "classify", "tokenize", "detokenize", "audio/speech", "messages/count_tokens"}
+_STREAMS = {
+    *{"chat/completions", "completions", "responses", "messages", "audio/transcriptions", "audio/translations"},
+    *{"images/generations", "images/edits"},
+}
+_PATHS = {
+    *_STREAMS,
+    *{"embeddings", "rerank", "score", "classify", "pooling", "moderations", "tokenize", "detokenize"},
+    *{"audio/speech", "images/variations", "messages/count_tokens"},
+}
 
 
 class ClearRequest:
