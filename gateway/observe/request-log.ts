@@ -110,7 +110,8 @@ export class RequestLog implements RequestRecorder {
 
   /** Records an attempt. `outcome`: the status of the engine's response, or the code of a failure in transit. */
   attempt(outcome: number | string, node = '', reached?: AttemptTimings): void {
-    this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome) });
+    const tier = reached?.tier === undefined ? {} : { tier: reached.tier };
+    this.#step({ at: this.#age, kind: 'attempt', node, outcome: String(outcome), ...tier });
     if (this.attempts++ > 0) metricsReporter.counts.count(RETRIES, [this.#failed]);
     this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
     metricsReporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);

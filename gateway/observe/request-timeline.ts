@@ -9,8 +9,11 @@ export const TIMELINE_STEPS_MAX = 32;
 export type TimelineStep =
   /** A wait for a free node that has ended. `at`: milliseconds since the request arrived. */
   | { at: number; kind: 'wait'; ms: number; outcome: string }
-  /** An attempt at a node. `outcome`: the engine's status, or why there is none. */
-  | { at: number; kind: 'attempt'; node: string; outcome: string };
+  /**
+   * An attempt at a node. `outcome`: the engine's status, or why there is none. `tier`: that of the node, if the
+   * request's class preferred it to another tier.
+   */
+  | { at: number; kind: 'attempt'; node: string; outcome: string; tier?: string };
 
 export interface RequestTimeline {
   /** The id that the client knows: `x-request-id`. */

@@ -140,6 +140,8 @@ export interface AttemptTimings {
   region: string | undefined;
   /** The model that was requested at the node. */
   model: string;
+  /** The node's tier, if the request's class preferred it to another tier. */
+  tier?: string;
   /** Milliseconds from the opening of the attempt to its acknowledgment, which is about one round trip. */
   forwardMs: number;
   /** Milliseconds from the acknowledgment to the engine's response head. */

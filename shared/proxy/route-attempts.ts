@@ -61,7 +61,8 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     // A response that is watched must be read here; the runtime could pass a whole one on without the pipeline.
     const whole = watch === undefined && stream.whole !== undefined && !isEventStream(stream.head);
     const started = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
-    record.attempt(stream.status, session, { region, model: choice.model, forwardMs, engineMs });
+    const tier = choice.byTier ? { tier: choice.node.tier } : {};
+    record.attempt(stream.status, session, { region, model: choice.model, ...tier, forwardMs, engineMs });
     return started;
   }
 

@@ -10,6 +10,7 @@ import {
 import { describeOffers } from './describe-offers.ts';
 import type { LiveNode } from './live-nodes.ts';
 import type { NodeIndex } from './node-index.ts';
+import { preferredTier } from './policies/tier-preference.ts';
 import type { RequestOutcome } from './retry-policy.ts';
 import type { Policy, RoutedRequest } from './routing-policy.ts';
 import { isTrusted, type Trust } from './trusted-providers.ts';
@@ -52,6 +53,8 @@ export interface NodeChoice {
   request: RoutedRequest;
   policy: Policy;
   live: LiveNode;
+  /** True if the request's tier preferred this node to others. */
+  byTier: boolean;
   /** True if another node could get the request instead. */
   others: boolean;
 }
@@ -104,10 +107,12 @@ function chooseFor(
   const request = model === question.request.model ? question.request : { ...question.request, model, kind: undefined };
   for (const list of lists) {
     const candidates = question.among?.(list) ?? list;
-    const node = policy.pick(candidates, request, question.random);
+    const preferred = policy.prefersTiers === true ? preferredTier(candidates, request, now) : candidates;
+    const node = policy.pick(preferred, request, question.random);
     if (node === undefined) continue;
     const others = Math.max(ready.length, candidates.length) > 1;
-    return { node, model, request, policy, live: index.live.of(node.session), others };
+    const byTier = preferred.length < candidates.length;
+    return { node, model, request, policy, live: index.live.of(node.session), byTier, others };
   }
   return undefined;
 }

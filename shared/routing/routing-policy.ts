@@ -27,6 +27,8 @@ export interface RoutedRequest {
  */
 export interface Policy {
   readonly name: string;
+  /** True: `pick` gets only the candidates that the request's tier prefers; see policies/tier-preference.ts. */
+  readonly prefersTiers?: boolean;
   pick(candidates: readonly Candidate[], request: RoutedRequest, random: () => number): Candidate | undefined;
   /** Called when the request is sent to that candidate. */
   onRequestStart(candidate: Candidate, request: RoutedRequest): void;

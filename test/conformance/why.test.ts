@@ -1,7 +1,9 @@
 /** The timeline of a request, by the id that its client received, on both hosts. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
-import { endAll, eventually } from '../support/processes.ts';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { atEnd, endAll, eventually } from '../support/processes.ts';
 import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 let cluster: TestCluster;
@@ -115,4 +117,25 @@ it('of long ago: records are looked through before a time that is given', async 
   const soonAfter = new Date(Date.now() + 3_600_000).toISOString();
   expect((await read(`${id}?hours=2&to=${soonAfter}`, cluster.gateway.adminKey)).status).toBe(200);
   expect((await read(`${id}?to=yesterday`, cluster.gateway.adminKey)).status).toBe(400);
+});
+
+it('of a choice between tiers: the tier of the node that the request’s class prefers', async () => {
+  const other = await startEngine({ models: [MODEL] });
+  atEnd(() => other.close());
+  const { gateway } = cluster;
+  const token = await gateway.createJoinToken();
+  await startAgent({ gateways: [gateway.url], token, engineUrl: other.url, args: ['--tier', 'volatile'] });
+  await gateway.serving(2);
+  const nodes = new Map((await gateway.nodes()).map(({ session, tier }) => [tier, session]));
+  expect([...nodes.keys()].sort()).toEqual(['stable', 'volatile']);
+  for (const [priority, tier, who] of [
+    ['interactive', 'stable', 'interactive requests'],
+    ['batch', 'volatile', 'batches'],
+  ] as const) {
+    const id = `my-${priority}-${Date.now()}`;
+    const headers = { 'x-request-id': id, 'x-otela-priority': priority };
+    await (await cluster.ask('/v1/chat/completions', chatBody({ tokens: 2 }), { headers })).text();
+    const told = `attempt: node ${nodes.get(tier)} (${tier}, which ${who} prefer): its engine answered 200`;
+    expect(texts(await storyOf(id, cluster.key))).toContain(told);
+  }
 });

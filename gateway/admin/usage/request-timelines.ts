@@ -173,7 +173,7 @@ function ofGateway(
     ...steps.map((one) =>
       one.kind === 'wait'
         ? step(one.at, 'queue', `waited ${one.ms} ms for a free node: ${WAITS[one.outcome] ?? one.outcome}`)
-        : step(one.at, 'attempt', `node ${one.node}: ${outcomeOf(one.outcome)}`),
+        : step(one.at, 'attempt', `node ${one.node}${tierOf(one.tier)}: ${outcomeOf(one.outcome)}`),
     ),
     ...(firstMs === undefined
       ? []
@@ -192,6 +192,12 @@ const WAITS: Readonly<Record<string, string>> = {
   late: 'no node became free in time',
   left: 'the client disconnected',
 };
+
+/** Why a node of this tier was chosen. */
+function tierOf(tier: string | undefined): string {
+  if (tier === undefined) return '';
+  return ` (${tier}, which ${tier === 'stable' ? 'interactive requests' : 'batches'} prefer)`;
+}
 
 function outcomeOf(outcome: string): string {
   return /^\d+$/.test(outcome) ? `its engine answered ${outcome}` : `no response from its engine: ${outcome}`;

@@ -20,6 +20,7 @@ export function betterOfTwo(candidates: readonly Candidate[], random: () => numb
   return (a.load?.kvUse ?? 0) <= (b.load?.kvUse ?? 0) ? a : b;
 }
 
-export const leastLoadPolicy: Policy = statelessPolicy('least-load', (candidates, _request, random) =>
-  betterOfTwo(candidates, random),
-);
+export const leastLoadPolicy: Policy = {
+  ...statelessPolicy('least-load', (candidates, _request, random) => betterOfTwo(candidates, random)),
+  prefersTiers: true,
+};

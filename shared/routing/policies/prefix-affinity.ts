@@ -56,6 +56,7 @@ export function prefixAffinity(): Policy {
   };
   return {
     name: 'prefix-affinity',
+    prefersTiers: true,
     pick(candidates, request, random) {
       const key = keyOf(request);
       if (key === undefined || candidates.length < 2) return betterOfTwo(candidates, random);

@@ -61,6 +61,20 @@ test('healthy nodes come first, then avoided ones, and a node with a lost path o
   expect(order(index, { ...asked, now: NOW + 60_000 })).toEqual(['well', 'avoided']);
 });
 
+test('the default policy prefers the tier of the request’s class, and says so; a policy of the operator decides itself', () => {
+  const index = indexOf(entry('volatile'), entry('stable', { tier: 'stable' }));
+  const asked = question({ policyFor: () => leastLoadPolicy });
+  const batch = { ...asked, request: { ...asked.request, priority: 'batch' as const } };
+  for (const [one, wanted] of [
+    [asked, 'stable'],
+    [batch, 'volatile'],
+  ] as const)
+    expect(chooseNode(index, one, new Set())).toMatchObject({ node: { session: wanted }, byTier: true });
+  expect(order(index, asked)).toEqual(['stable', 'volatile']);
+  const own = question({ policyFor: () => ({ ...leastLoadPolicy, prefersTiers: false }) });
+  expect(chooseNode(index, own, new Set())).toMatchObject({ node: { session: 'volatile' }, byTier: false });
+});
+
 test('requests that avoid the same nodes get the same list, so what policies remember by list stays valid', () => {
   const index = indexOf(entry('a'), entry('b'), entry('failing'));
   const lists: (readonly Candidate[])[] = [];
