@@ -17,7 +17,7 @@ export const REQUEST_EXAMPLES: Readonly<Record<string, object>> = {
   '/v1/classify': { model: MODEL, input: 'This works well.' },
   '/v1/tokenize': { model: MODEL, prompt: 'What is a lattice?' },
   '/v1/detokenize': { model: MODEL, tokens: [3838, 374] },
-  '/v1/pooling': { model: 'BAAI/bge-m3', input: 'What is a lattice?' },
+  '/v1/pooling': { model: 'BAAI/bge-m3', input: 'A lattice has meets and joins.' },
   '/v1/moderations': { model: 'meta-llama/Llama-Guard-3-8B', input: 'This works well.' },
   '/v1/images/generations': { model: 'stabilityai/sdxl-turbo', prompt: 'A lake between mountains', n: 1 },
   '/v1/audio/speech': { model: 'hexgrad/Kokoro-82M', input: 'Hello.', voice: 'af_heart' },

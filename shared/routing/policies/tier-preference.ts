@@ -1,6 +1,6 @@
 /**
  * Tiers of service (paper §7.3): interactive requests prefer nodes that stay, batches prefer nodes that may leave at
- * any time, and a request avoids nodes whose job ends before its response.
+ * any time, and a request avoids a node if its job ends before the response.
  */
 import type { Candidate } from '../candidates.ts';
 import type { RoutedRequest } from '../routing-policy.ts';
@@ -12,7 +12,7 @@ const SLOW_TOKENS_PER_SECOND = 20;
 const USUAL_MS = 60_000;
 /**
  * Preferred nodes get requests while the least busy of them has no queue, and at most twice as many requests as the
- * least busy other node, plus these. An engine's batch is hardly slower for so few.
+ * least busy other node, plus these. This number hardly slows an engine's batch.
  */
 const SLACK = 8;
 

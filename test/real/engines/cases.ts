@@ -83,7 +83,7 @@ async function recordOf({ gateway }: EnginePlace, keyId: string) {
   return await eventually('the usage on record', SETTLED_MS, () => usageOf(gateway, keyId));
 }
 
-/** A unary and a streamed response, whose client asks for no usage: the records have the engine's counts. */
+/** Two responses, one of them streamed, to a client that asks for no usage: the records have the engine's counts. */
 async function usage(place: EnginePlace): Promise<Outcome> {
   const told: string[] = [];
   let counted: z.infer<typeof usageSchema>['usage'] | undefined;

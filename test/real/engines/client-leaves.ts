@@ -1,4 +1,4 @@
-/** A client disconnects from a stream: the engine stops computing, by the states of its own threads. */
+/** A client disconnects from a stream: the engine stops computing, as the states of its threads show. */
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';

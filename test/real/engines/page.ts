@@ -22,7 +22,7 @@ export function storedResults(): Result[] {
   return z.array(resultSchema).parse(JSON.parse(readFileSync(RESULTS, 'utf8')));
 }
 
-/** Replaces the cases of that engine that ran, and writes the table. Those of another version are dropped. */
+/** Replaces the cases of that engine that ran, and writes the table. Cases of another version are dropped. */
 export function storeResult(result: Result, order: readonly string[]): void {
   const stored = storedResults();
   const others = stored.filter(({ engine }) => engine !== result.engine);

@@ -23,7 +23,7 @@ export interface RealEngine {
   prepare?(url: string): Promise<void>;
   /** Fields that make a response long, in addition to max_tokens. */
   long: Record<string, unknown>;
-  /** Facts that the agent must find, from the URL alone. */
+  /** Facts that the agent must find, from only the URL. */
   facts: Record<string, unknown>;
   /** True if `/metrics` has the number of running requests. */
   reportsLoad: boolean;

@@ -163,7 +163,7 @@ it('finds the models of transformers’ server in the hub’s cache, by their na
   mkdirSync(snapshot, { recursive: true });
   writeFileSync(join(snapshot, 'config.json'), JSON.stringify({ dtype: 'bfloat16', max_position_embeddings: 8192 }));
   const command = ['/venv/bin/python', '/venv/bin/transformers', 'serve', '--port', '8000'];
-  // As transformers 5.19.0 lists them: owned by the organisation.
+  // As transformers 5.19.0 lists them: owned by the organization.
   const listed: ListedModel[] = ['org/m', 'org/m@v2', 'org/other'].map((id) => ({ id, ownedBy: 'org' }));
   const { reader } = await start({ command, env: { HF_HUB_CACHE: cache } });
   const known = { engine: 'transformers', quantization: 'bfloat16', context_length: 8192 };
