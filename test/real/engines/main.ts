@@ -20,7 +20,8 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 
-async function check(engine: RealEngine): Promise<Result['cases']> {
+/** Stores the result of each case at once, so that a run that is ended keeps what it found. */
+async function check(engine: RealEngine, names: readonly string[]): Promise<Result['cases']> {
   await engine.install();
   const place = await openEnginePlace(engine);
   console.log(`\n== ${engine.name} ${engine.version}, serving after ${(place.servingAfterMs / 1_000).toFixed(0)} s`);
@@ -36,6 +37,8 @@ async function check(engine: RealEngine): Promise<Result['cases']> {
       const told = error instanceof Error ? `${error.message} ${error.cause ?? ''}` : String(error);
       console.log(`${results[name].padEnd(6)} ${name}: ${told.slice(0, SHOWN_MAX)}`);
     }
+    const day = new Date().toISOString().slice(0, 10);
+    storeResult({ engine: engine.name, version: engine.version, day, cases: results }, names);
   }
   await endAll();
   return results;
@@ -55,10 +58,8 @@ async function main(): Promise<number> {
   let failed = false;
   for (const engine of ENGINES) {
     if (positionals.length > 0 && !positionals.includes(engine.name)) continue;
-    const cases = await check(engine);
+    const cases = await check(engine, names);
     failed ||= Object.values(cases).includes('fault');
-    const day = new Date().toISOString().slice(0, 10);
-    storeResult({ engine: engine.name, version: engine.version, day, cases }, names);
   }
   return failed ? 1 : 0;
 }

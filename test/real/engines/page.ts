@@ -6,7 +6,7 @@ import { ROOT } from '../../support/where.ts';
 
 const RESULTS = join(ROOT, 'test/real/engines/results.json');
 const PAGE = join(ROOT, 'docs/engines.md');
-const TABLE = /(<!-- engines -->\n)[\s\S]*?(\n<!-- \/engines -->)/;
+const TABLE = /(<!-- engines -->\n)[\s\S]*?(<!-- \/engines -->)/;
 
 const resultSchema = z.object({
   engine: z.string(),
@@ -33,7 +33,7 @@ export function storeResult(result: Result, order: readonly string[]): void {
   const page = readFileSync(PAGE, 'utf8');
   writeFileSync(
     PAGE,
-    page.replace(TABLE, (_all, start, end) => `${start}\n${engineTable(results)}${end}`),
+    page.replace(TABLE, (_all, start, end) => `${start}\n${engineTable(results)}\n${end}`),
   );
 }
 
