@@ -1,6 +1,7 @@
 /** Opens what runs users' functions on this node. */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { inBackground } from '../../shared/timing/in-background.ts';
 import { BatchGatewayClient } from '../batch/batch-gateway-client.ts';
 import { FunctionPackages } from '../batch/functions/function-packages.ts';
 import { FunctionRunner } from '../batch/functions/function-runner.ts';
@@ -66,6 +67,7 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
   const { packages: directory } = functions;
   const packages = new FunctionPackages({ directory, env, run, limits: bounds, store: storeOf, log });
   const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox, weights: storeOf, log });
+  inBackground('functions', starter.warm(), log);
   const host = new LoadedFunctions({ starter, loadedMax, gpus, temporary, now: () => performance.now(), log });
   return new FunctionRunner({
     gateways,

@@ -18,16 +18,33 @@
 OTELA_GATEWAY is the gateway's URL, OTELA_API_KEY the key. docs/functions.md has the rules.
 """
 
+import importlib
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION, Future, as_completed, wait
+from typing import TYPE_CHECKING
 
-from ._client import Client
 from ._errors import FunctionError, OtelaError
 from ._function import Function, function
-from ._runs import Run
-from ._served import served
-from ._up import up
 
-Executor = Client
+if TYPE_CHECKING:
+    from ._client import Client
+    from ._client import Client as Executor
+    from ._runs import Run
+    from ._served import served
+    from ._up import up
+
+# Imported when they are used. A node needs none of them, and imports the library at the start of each process.
+_LATER = {"Client": "_client", "Executor": "_client", "Run": "_runs", "served": "_served", "up": "_up"}
+
+
+def __getattr__(name):
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f".{_LATER[name]}", __name__)
+    return getattr(module, "Client" if name == "Executor" else name)
+
+
+def __dir__():
+    return sorted(__all__)
 
 __all__ = [
     "ALL_COMPLETED",

@@ -22,7 +22,7 @@ OPEN = ("validating", "in_progress", "finalizing")
 OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 5.0)
 # A result is seen late by at most this share of the time for which it was awaited.
-POLL_SHARE = 0.1
+POLL_SHARE = 0.03
 # Calls that follow each other this closely are sent together, for at most the second time.
 QUIET_S, GATHER_S = 0.05, 1.0
 # More calls wait until one of this many batches ends.
