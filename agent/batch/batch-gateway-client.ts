@@ -94,9 +94,10 @@ export class BatchGatewayClient {
     return bytes;
   }
 
-  /** @throws Error if the gateway refuses or does not answer */
-  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<CommitCounts> {
-    return parsed(commitCountsSchema, await this.#post('commit', { ...refOf(lease), results }));
+  /** @param log output of the lease's function @throws Error if the gateway refuses or does not answer */
+  async commit(lease: GrantedLease, results: readonly LineResult[], log = ''): Promise<CommitCounts> {
+    const sent = { ...refOf(lease), results, ...(log === '' ? {} : { log }) };
+    return parsed(commitCountsSchema, await this.#post('commit', sent));
   }
 
   /** @throws Error if the gateway refuses or does not answer */

@@ -2,7 +2,7 @@ import { GatewayRefusalError } from '../../node/gateway-client.ts';
 import { LINE_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import type { GrantedLease, LeaseState } from '../../shared/batch/granted-lease.ts';
 import { engineRequest, lineBody } from '../../shared/batch/line-body.ts';
-import type { LineResult } from '../../shared/batch/line-results.ts';
+import { type LineResult, LOG_MAX } from '../../shared/batch/line-results.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { orderByPrefix, promptPrefixHash } from '../../shared/batch/prompt-prefix.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
@@ -55,6 +55,8 @@ export class LeaseRun {
   readonly #events: LeaseEvents;
   readonly #waiting: LineResult[] = [];
   #waitingBytes = 0;
+  /** Output of the function that was not sent yet. At most LOG_MAX.commit characters. */
+  #output = '';
   /** Number of lines for which this node must still commit a result. */
   #remaining: number;
   #timer: NodeJS.Timeout | undefined;
@@ -143,6 +145,11 @@ export class LeaseRun {
     this.#flushWhenDue();
   }
 
+  /** Adds output of the lease's function. It is sent with the next results. */
+  addOutput(text: string): void {
+    if (text !== '') this.#output = `${this.#output}${text}\n`.slice(-LOG_MAX.commit);
+  }
+
   /** Commits now if enough results are ready, otherwise after FLUSH_MS. */
   #flushWhenDue(): void {
     if (this.#isDue) neverRejects(this.flush());
@@ -196,8 +203,10 @@ export class LeaseRun {
   async #send(): Promise<void> {
     const results = this.#waiting.splice(0, this.#commitLines());
     if (results.length === 0) return;
+    const output = this.#output;
+    this.#output = '';
     try {
-      const { again, elsewhere: releasedLines = 0, ...lease } = await this.gateway.commit(this.lease, results);
+      const { again, elsewhere: releasedLines = 0, ...lease } = await this.gateway.commit(this.lease, results, output);
       this.#proxyPages = 0;
       this.#releasedLines += releasedLines;
       this.#remaining -= results.length - again.length;
@@ -216,6 +225,7 @@ export class LeaseRun {
         return this.#endIfDone();
       }
       this.#waiting.unshift(...results);
+      this.#output = `${output}${this.#output}`.slice(-LOG_MAX.commit);
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

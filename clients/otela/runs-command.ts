@@ -45,6 +45,8 @@ const lineSchema = z.object({
   error: z.object({ code: z.string(), message: z.string() }).nullish(),
 });
 
+const logSchema = z.object({ text: z.string() });
+
 interface Run {
   id: string;
   batches: Batch[];
@@ -138,10 +140,12 @@ export async function watchRun(access: GatewayAccess, id: string | undefined, ou
   }
 }
 
-/** Prints why calls failed. */
+/** Prints the last output of the calls, and why calls failed. */
 export async function logsOfRun(access: GatewayAccess, id: string | undefined, out: Output): Promise<void> {
   let failed = 0;
-  for (const { error_file_id: file } of (await readRun(access, id)).batches) {
+  for (const { id: batch, error_file_id: file } of (await readRun(access, id)).batches) {
+    const log = logSchema.safeParse(await readResource(access, `/v1/batches/${batch}/log`)).data;
+    for (const line of log?.text.split('\n') ?? []) if (line !== '') out.print(printable(line));
     if (file === null) continue;
     await eachLine(access, file, (text) => {
       const line = lineSchema.safeParse(tryParseJson(text)).data;

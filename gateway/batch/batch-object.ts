@@ -103,6 +103,11 @@ export class BatchObject extends GatewayObject {
     return this.#isForgotten ? null : { shown: this.#shown(), page: this.#record.arrivedAfter(after) };
   }
 
+  /** Returns the last output of the batch's function. Null: there is no such batch. */
+  log(): string | null {
+    return this.#isForgotten ? null : this.#record.log;
+  }
+
   /** @returns the batch object, or the status that forbids canceling */
   async cancel(): Promise<BatchObjectJson | { refused: BatchStatus }> {
     const { status } = this.#record.state;
@@ -231,10 +236,16 @@ export class BatchObject extends GatewayObject {
     this.#offer();
   }
 
-  /** Stores results. @param gpus number of the node's GPUs @returns whether the lease is valid, and which failed lines are to be retried */
-  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string, gpus = 0): Promise<CommitAnswer> {
+  /** Stores results. @param gpus number of the node's GPUs @param log output of the function @returns whether the lease is valid, and which failed lines are to be retried */
+  async commit(
+    ref: LeaseRef,
+    results: readonly LineResult[],
+    provider: string,
+    gpus = 0,
+    log = '',
+  ): Promise<CommitAnswer> {
     if (!this.#takesResults) return { leased: false, stop: true, again: [], elsewhere: 0 };
-    const at = { provider, gpus, others: this.#others, nowMs: this.#now };
+    const at = { provider, gpus, log, others: this.#others, nowMs: this.#now };
     const { leased, again, elsewhere, tokens, gpuMs } = this.#record.commit(ref, results, at);
     this.#budget.spend(tokens, gpuMs);
     if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();

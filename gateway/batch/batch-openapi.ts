@@ -143,6 +143,13 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     }),
   },
   {
+    method: 'get',
+    path: '/v1/batches/{id}/log',
+    summary:
+      'Return the last 32 KiB that the function of a batch printed, also while the batch runs. Only for the owner. Not in OpenAI’s API.',
+    answer: z.strictObject({ object: z.literal('otela.batch.log'), text: z.string() }),
+  },
+  {
     method: 'post',
     path: '/v1/batches/{id}/cancel',
     summary: 'Cancel a batch. Its files keep the responses that it has. 409: the batch has ended.',

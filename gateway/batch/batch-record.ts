@@ -1,7 +1,13 @@
 import type { CheckedInput } from '../../shared/batch/batch-input-check.ts';
 import { type BatchStatus, initialTimes, transition } from '../../shared/batch/batch-status.ts';
 import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
-import { isSuccess, type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
+import {
+  isSuccess,
+  type LineErrorCode,
+  type LineResult,
+  LOG_MAX,
+  RESULT_MAX_BYTES,
+} from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
 import { BatchRates } from './batch-rates.ts';
@@ -25,6 +31,15 @@ import { lineBytes, lineUsage } from './line-usage.ts';
 const GIVE_UP_LINES = 3;
 /** A node cannot charge for more GPUs, as for requests. */
 const GPUS_MAX = 256;
+
+/** The node that commits, and the time. */
+interface CommitSource {
+  provider: string;
+  gpus: number;
+  log?: string;
+  others: boolean;
+  nowMs: number;
+}
 
 /** The result of a commit. */
 interface CommitResult {
@@ -88,6 +103,10 @@ export class BatchRecord {
   get function(): BatchFunction | undefined {
     this.#function ??= { made: this.#rows.function };
     return this.#function.made;
+  }
+
+  get log(): string {
+    return this.#rows.log;
   }
 
   results(chunk: number): Map<number, LineResult> {
@@ -191,12 +210,12 @@ export class BatchRecord {
   /**
    * Stores results of lines. The first result of a line counts; later ones are dropped, and their usage is not
    * recorded.
-   * @param others whether another node could try a line that failed at this node @param gpus of the node
+   * @param others whether another node could try a line that failed at this node @param gpus of the node @param log output of the function; kept if the node brought a result
    */
   commit(
     ref: LeaseRef,
     given: readonly LineResult[],
-    { provider, gpus, others, nowMs }: { provider: string; gpus: number; others: boolean; nowMs: number },
+    { provider, gpus, log = '', others, nowMs }: CommitSource,
   ): CommitResult {
     const { ledger } = this;
     const results =
@@ -228,6 +247,7 @@ export class BatchRecord {
     if (counted.length > 0) {
       const seq = this.#rows.addResults(ref.chunk, counted);
       this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
+      if (log !== '' && this.function !== undefined) this.#rows.log = `${this.#rows.log}${log}`.slice(-LOG_MAX.batch);
     }
     const gpuMs = counted.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
     const tokens = this.#count(counted, wasted, lineBytes(ledger.chunks[ref.chunk]), nowMs);

@@ -112,6 +112,14 @@ batchRoutes.get('/:id/results', async (c) => {
   return c.body(`{"object":"list","data":[${lines.join(',')}],${more}`, 200, { 'content-type': 'application/json' });
 });
 
+/** The last output of the function of a batch, also while it runs. Only the owner reads it. */
+batchRoutes.get('/:id/log', async (c) => {
+  const { account, owner } = await fileCaller(c);
+  const row = await rowOf(c.env, { account, owner }, c.req.param('id'));
+  if (row.owner !== owner) throw new ApiError('permission_denied', "Only a batch's owner can read its log.");
+  return c.json({ object: 'otela.batch.log', text: (await c.env.BATCH.getByName(row.id).log()) ?? '' });
+});
+
 /** @throws ApiError 400 */
 function positionOf(text: string | undefined): number {
   if (text === undefined) return 0;

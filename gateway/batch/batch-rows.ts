@@ -75,6 +75,15 @@ export class BatchRows {
     this.#storage.kv.put('function', code);
   }
 
+  /** The last output of the batch's function. */
+  get log(): string {
+    return this.#storage.kv.get<string>('log') ?? '';
+  }
+
+  set log(text: string) {
+    this.#storage.kv.put('log', text);
+  }
+
   chunks(): ChunkState[] {
     const rows = this.#storage.sql.exec<{ row: string; done: ArrayBuffer }>('SELECT row, done FROM chunk ORDER BY id');
     return rows
@@ -145,7 +154,7 @@ export class BatchRows {
 
   forget(): void {
     this.forgetResults();
-    for (const name of ['spec', 'state', 'demands', 'function']) this.#storage.kv.delete(name);
+    for (const name of ['spec', 'state', 'demands', 'function', 'log']) this.#storage.kv.delete(name);
   }
 
   /** Deletes the results. Called after they were written to their files. */

@@ -23,6 +23,9 @@ const MESSAGES: Record<LineErrorCode, string> = {
 /** Maximum length of a line's stored response. */
 export const RESULT_MAX_BYTES = 1024 * 1024;
 
+/** Maximum characters of a function's output in one commit, and of the last output that a batch keeps. */
+export const LOG_MAX = { commit: 8_192, batch: 32_768 };
+
 /** The answer to one line, as its node sends it. */
 export interface LineResult {
   line: number;

@@ -57,6 +57,8 @@ type CallAnswer =
 /** Bytes of the process's last output that are kept for error messages. */
 const TAIL_BYTES = 16 * 1024;
 const SHOWN_CHARS = 400;
+/** Bytes of output that the owner can read of each call. */
+const OUTPUT_BYTES = 4_096;
 /** Interval at which the process's memory is checked. */
 const MEMORY_POLL_MS = 1_000;
 /** Time from SIGTERM to SIGKILL. It is short, because the process has nothing to save. */
@@ -68,6 +70,8 @@ export class FunctionProcess {
   readonly #child: ChildProcess;
   readonly #guard: OrphanGuard;
   readonly #tail = new LogTailBuffer(TAIL_BYTES);
+  /** The output since the last `takeOutput`. */
+  #output = new LogTailBuffer(OUTPUT_BYTES);
   readonly #pollTimer: NodeJS.Timeout;
   #broken: string | undefined;
   #next = 1;
@@ -96,7 +100,10 @@ export class FunctionProcess {
       this.#break(signal === null ? `it exited with code ${exitCode}` : `it was ended by ${signal}`),
     );
     for (const output of [this.#child.stdout, this.#child.stderr]) {
-      output?.on('data', (chunk: Buffer) => this.#tail.push(chunk));
+      output?.on('data', (chunk: Buffer) => {
+        this.#tail.push(chunk);
+        this.#output.push(chunk);
+      });
       output?.on('error', () => {});
     }
     this.#asks?.on('error', () => {});
@@ -144,6 +151,13 @@ export class FunctionProcess {
     if (frame.outputs.length === lines.length)
       return { kind: 'outputs', outputs: frame.outputs, failed: failuresOf(frame.failed) };
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
+  }
+
+  /** Returns the end of the output since the last call of this method. */
+  takeOutput(): string {
+    const text = this.#output.text(OUTPUT_BYTES).trimEnd();
+    this.#output = new LogTailBuffer(OUTPUT_BYTES);
+    return text;
   }
 
   /** Ends the process group and removes its directory. Never rejects. */

@@ -276,6 +276,7 @@ export class FunctionRunner {
       const ms = performance.now() - began;
       calls.took(call.length, ms);
       const gpuMs = this.#options.host.gpuMs(process, ms) / call.length;
+      work.addOutput(process.takeOutput());
       for (const [i, { line }] of call.entries()) {
         const why = answer.failed.get(i);
         const result = why === undefined ? answeredLine(line, model, answer.outputs[i]) : raisedLine(line, why);

@@ -96,9 +96,17 @@ class Client(Executor):
         self.shutdown(wait=kind is None)
         return False
 
+    def _batches_of(self, run):
+        if self.is_local:
+            raise OtelaError("a local run has no batches: its output is that of this process")
+        return [one for one in self.gateway.batches(SEARCHED_MAX) if (one.get("metadata") or {}).get("opentela_run") == run]
+
+    def _logs(self, run):
+        return "".join(self.gateway.get(f"/batches/{one['id']}/log")["text"] for one in reversed(self._batches_of(run)))
+
     def _cancel(self, run):
-        for batch in self.gateway.batches(SEARCHED_MAX):
-            if (batch.get("metadata") or {}).get("opentela_run") == run and batch["status"] in ("validating", "in_progress"):
+        for batch in self._batches_of(run):
+            if batch["status"] in ("validating", "in_progress"):
                 self.gateway.request("POST", f"/batches/{batch['id']}/cancel")
 
     def _start(self, bundle, inputs, run, after):

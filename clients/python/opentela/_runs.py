@@ -67,6 +67,10 @@ class Run:
         self._next = min([self._next, *again])
         return len(again)
 
+    def logs(self):
+        """The last output of the run's calls, as text. Output of a call arrives with its result."""
+        return self.client._logs(self.id)
+
     def cancel(self):
         """Ends the run at the gateway. Results that exist stay there."""
         self.client._cancel(self.id)

@@ -126,6 +126,23 @@ class Answers(Memory):
         return {"object": "chat.completion", "choices": [{"message": {"content": text.upper()}}]}
 
 
+class Printing(Memory):
+    def get(self, path):
+        return {"object": "otela.batch.log", "text": f"{path}\n"} if path.endswith("/log") else super().get(path)
+
+
+class Logs(unittest.TestCase):
+    def test_logs_of_a_run_are_those_of_its_batches_alone(self):
+        gateway = Printing()
+        with at_gateway(gateway) as client:
+            run = client.map(same, [1])
+            client.map(same, [2])
+        mine = [one["id"] for one in gateway.made if one["metadata"]["opentela_run"] == run.id]
+        self.assertEqual(run.logs(), f"/batches/{mine[0]}/log\n")
+        with local() as client, self.assertRaisesRegex(OtelaError, "a local run has no batches"):
+            client.map(same, [1]).logs()
+
+
 class Served(unittest.TestCase):
     def test_a_served_model_is_a_step(self):
         gateway = Answers()

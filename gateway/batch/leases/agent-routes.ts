@@ -18,6 +18,7 @@ import {
 } from '../../../shared/batch/batch-signature.ts';
 import { WHY_MAX } from '../../../shared/batch/function-context.ts';
 import type { LeaseRef } from '../../../shared/batch/lease-ledger.ts';
+import { LOG_MAX } from '../../../shared/batch/line-results.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trusted-providers.ts';
@@ -112,6 +113,8 @@ const commitSchema = z.object({
       }),
     )
     .max(CHUNK_LINES),
+  /** Output of the lease's function. */
+  log: z.string().max(LOG_MAX.commit).optional(),
 });
 
 export const batchAgentRoutes = new Hono<{ Bindings: Env }>();
@@ -174,7 +177,7 @@ batchAgentRoutes.post('/function', async (c) => {
 
 batchAgentRoutes.post('/commit', async (c) => {
   const node = await nodeOf(c);
-  const { results, ...given } = parsed(commitSchema, node.body);
+  const { results, log, ...given } = parsed(commitSchema, node.body);
   const answered = results.map(({ error, why, gpu_ms: gpuMs, ...result }) => ({
     ...result,
     ...(gpuMs === undefined ? {} : { gpu_ms: gpuMs }),
@@ -183,7 +186,7 @@ batchAgentRoutes.post('/commit', async (c) => {
   }));
   const { provider, hardware } = node.entry;
   const batch = await batchOf(c, given.batch);
-  return c.json(await batch.commit(refOf(node, given), answered, provider, hardware.gpus.length));
+  return c.json(await batch.commit(refOf(node, given), answered, provider, hardware.gpus.length, log));
 });
 
 batchAgentRoutes.post('/renew', async (c) => {

@@ -48,6 +48,28 @@ async function started(code: string) {
 const args = (...values: unknown[]) => JSON.stringify({ args: values, kwargs: {} });
 
 describe('a function that the Python client packed', () => {
+  it('prints for its owner: the end of each call’s output, without what could control a terminal', async () => {
+    const { made, loaded } = await started(
+      await packed({
+        'main.py': 'def f(x):\n    print("\\x1b[2Jsaw\\n" + ("a" * 50 + "\\n") * x, flush=True)\n    return x\n',
+      }),
+    );
+    expect(loaded).toBeUndefined();
+    await made.call([args(1)]);
+    await expect.poll(() => made.takeOutput()).toMatch(/saw\na{50}$/);
+    await made.call([args(2_000)]);
+    let said = '';
+    await expect
+      .poll(() => {
+        said = made.takeOutput();
+        return said;
+      })
+      .toMatch(/a{50}$/);
+    expect(said.length).toBeLessThanOrEqual(4_096);
+    expect(said).not.toContain('\x1b');
+    expect(made.takeOutput()).toBe('');
+  });
+
   it('begins each call in an empty directory, also if a call left files, went elsewhere or removed it', async () => {
     const { made, loaded } = await started(
       await packed({

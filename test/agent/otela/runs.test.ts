@@ -45,6 +45,7 @@ async function gateway(...batches: ReturnType<typeof batch>[][]) {
         return void response.end(
           path.includes('file-err') ? `not json\n${errors.map((one) => JSON.stringify(one)).join('\n')}\n` : input,
         );
+      if (path.endsWith('/log')) return void response.end('{"text":"loaded \\u001b[2J\\n"}');
       if (method === 'POST') return void response.end('{"id":"file-new"}');
       const [now = []] = batches.length > 1 ? batches.splice(0, 1) : batches;
       response.end(JSON.stringify({ data: now, has_more: false }));
@@ -87,9 +88,10 @@ it('a run is watched until it has ended, and the exit code says if calls failed'
   expect(lines.map((line) => line.split(/\s+/)[2])).toEqual(['STATUS', 'running', 'completed']);
 });
 
-it('logs say why calls failed; what a function said does not control the terminal', async () => {
+it('logs say what calls printed, and why calls failed; what a function said does not control the terminal', async () => {
   const { runs } = await gateway([batch('1', 'completed', 2)]);
   const { lines } = await runs('logs', RUN);
+  expect(lines.shift()).toMatch(/^loaded /);
   expect(lines[0]).toMatch(/^b function_failed: ValueError: .*no luck$/);
   expect(lines[0]).not.toContain('\u001b');
   expect(lines[1]).toBe(' engine_failed: gone');

@@ -1,4 +1,4 @@
-/** The GPU time of a function's lines: what nodes claim, and what the gateway accepts of it. */
+/** The GPU time and the output of a function's lines: what nodes send, and what the gateway accepts of it. */
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
@@ -33,7 +33,10 @@ const answer = (line: number, gpuMs?: number): LineResult => ({
 function leased(
   name: string,
   made: typeof MADE | undefined,
-  run: (commit: (results: LineResult[], gpus: number, nowMs: number, node?: string) => number) => void,
+  run: (
+    commit: (results: LineResult[], gpus: number, nowMs: number, node?: string, log?: string) => number,
+    record: BatchRecord,
+  ) => void,
 ): Promise<void> {
   return runInDurableObject(env.LIMITS.getByName(name), (_, { storage }) => {
     const record = new BatchRecord(storage, 1e6);
@@ -45,16 +48,17 @@ function leased(
     );
     const granted = record.ledger.grant('node', 0, LEASE_MS, () => true);
     const epoch = granted?.lease.epoch ?? 0;
-    run((results, gpus, nowMs, node = 'node') => {
+    run((results, gpus, nowMs, node = 'node', log = '') => {
       const { gpuMs } = record.commit({ node, chunk: 0, epoch }, results, {
         provider: 'lab',
         gpus,
+        log,
         others: false,
         nowMs,
       });
       expect(record.shown(nowMs, null).x_otela.gpu_seconds * 1_000).toBeGreaterThanOrEqual(gpuMs);
       return gpuMs;
-    });
+    }, record);
   });
 }
 
@@ -80,4 +84,23 @@ test('a lease that has ended, and a result that came before, charge nothing', ()
 test('lines at engines are not charged for GPU time', () =>
   leased('gpu time of engines', undefined, (commit) => {
     expect(commit([answer(0, 1_000)], 1, 2_000)).toBe(0);
+  }));
+
+test('the last output is kept, of nodes that bring results alone; a node cannot fill the gateway with it', () =>
+  leased('output of a function', MADE, (commit, record) => {
+    commit([answer(0)], 1, 1_000, 'another', 'invented');
+    expect(record.log).toBe('');
+    commit([answer(0)], 1, 2_000, 'node', 'loaded\n');
+    commit([answer(0)], 1, 3_000, 'node', 'said again, without a new result\n');
+    expect(record.log).toBe('loaded\n');
+    commit([answer(1)], 1, 4_000, 'node', `${'x'.repeat(8_000)}\n`);
+    commit([answer(2)], 1, 5_000, 'node', 'y'.repeat(32_000));
+    expect(record.log).toHaveLength(32_768);
+    expect(record.log.endsWith('y')).toBe(true);
+  }));
+
+test('engines have no output', () =>
+  leased('output of an engine', undefined, (commit, record) => {
+    commit([answer(0)], 1, 2_000, 'node', 'said');
+    expect(record.log).toBe('');
   }));
