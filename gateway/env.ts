@@ -43,6 +43,10 @@ interface Processes {
   readonly number: number;
   /** True if the session's agent is connected to any process. */
   isConnected(session: string): boolean;
+  /** Milliseconds since the database answered a heartbeat of this process. */
+  databaseSilentMs(): number;
+  /** URLs of the processes to which this session's agent should have sockets. */
+  urlsFor(session: string): string[];
 }
 
 export interface Env extends IssuerEnvironment {

@@ -1,4 +1,5 @@
 import { Hono } from 'hono';
+import { ACCOUNT_CACHED_MS } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { storageHealth } from '../platform/storage/storage-health.ts';
@@ -17,7 +18,9 @@ healthRoutes.get('/readyz', async (c) => {
   ]);
   const { failure } = storageHealth;
   const checks = { database: database !== undefined, registry: registry !== undefined, storage: failure === undefined };
-  const ready = checks.database && checks.registry && checks.storage;
+  // Several processes lose PostgreSQL together. A load balancer must not drop all of them while known keys work.
+  const silentMs = c.env.PROCESSES?.databaseSilentMs() ?? Number.POSITIVE_INFINITY;
+  const ready = (checks.database || silentMs < ACCOUNT_CACHED_MS) && checks.registry && checks.storage;
   const {
     issuer = null,
     issuerId = null,

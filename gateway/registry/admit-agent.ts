@@ -97,7 +97,7 @@ admitRoutes.post('/admit', async (c) => {
       issuer: admitted.issuer,
       issuers: admitted.issuers.map(({ name, id, root }) => ({ name, id, root })),
       gateway: admitted.gateway,
-      gateways: otherGateways(c.env, admitted.issuers),
+      gateways: otherGateways(c.env, admitted.issuers, admitted.session),
       membership,
     },
     200,

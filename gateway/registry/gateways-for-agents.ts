@@ -27,8 +27,12 @@ interface NamedGateway {
  * Returns other gateways to which this agent may connect: first those of this institution, then those of peer
  * institutions, which decide whether they accept it.
  */
-export function otherGateways({ INSTITUTION }: Env, issuers: Iterable<ListedIssuer>): NamedGateway[] {
-  const own = new Set(INSTITUTION?.gateways() ?? []);
+export function otherGateways(
+  { INSTITUTION, PROCESSES }: Env,
+  issuers: Iterable<ListedIssuer>,
+  session: string,
+): NamedGateway[] {
+  const own = new Set(PROCESSES?.urlsFor(session) ?? INSTITUTION?.gateways() ?? []);
   const peers = [...issuers].flatMap(({ url }) => url ?? []);
   return [...new Set([...own, ...peers])].slice(0, GATEWAYS_MAX).map((url) => ({ url, own: own.has(url) }));
 }
@@ -43,13 +47,22 @@ agentGatewayRoutes.post('/gateways', async (c) => {
   const request = c.req.raw;
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
-  const { issuer, view } = await verifyAgentTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
+  const { ticket, issuer, view } = await verifyAgentTicket(
+    request,
+    (id) => issuersView(c.env, c.executionCtx, id),
+    Date.now(),
+  );
   // A session of a peer institution gets an empty list, because its own institution decides to which gateways it
   // connects and how often it probes.
   if (issuer.name !== LOCAL_ISSUER) return c.json({ object: 'list', peer: true, data: [] }, 200, NOT_STORED);
   const { membership, regionPlan } = view.settings;
   const region = request.headers.get(REGION_HEADER);
   const shares = region === null ? undefined : ingressShares(regionPlan, region, Date.now());
-  const answer = { object: 'list', data: otherGateways(c.env, view.issuers.values()), membership, shares };
+  const answer = {
+    object: 'list',
+    data: otherGateways(c.env, view.issuers.values(), ticket.session),
+    membership,
+    shares,
+  };
   return c.json(answer, 200, NOT_STORED);
 });

@@ -38,8 +38,11 @@ export class GatewayProcesses {
     return ['--database', this.url, '--files', files, '--cluster-key', key, '--cluster-address', address];
   }
 
-  async add(): Promise<Gateway> {
-    const gateway = await Gateway.start({ args: await this.flags() });
+  /** @param isNamed agents learn the address of the process */
+  async add(isNamed = true): Promise<Gateway> {
+    const port = await freePort();
+    const url = isNamed ? ['--url', `http://127.0.0.1:${port}`] : [];
+    const gateway = await Gateway.start({ port, args: [...(await this.flags()), ...url] });
     this.gateways.push(gateway);
     return gateway;
   }

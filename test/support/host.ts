@@ -45,19 +45,25 @@ export interface Host {
 }
 
 /**
- * `node`: `otela-gateway serve`. `postgresql`: the same with `--database`. `worker`: `wrangler dev`. The last two are
- * behind a program with the same flags.
+ * `node`: `otela-gateway serve`. `postgresql`: the same with `--database`. `processes`: two processes that share the
+ * database. `worker`: `wrangler dev`. The last three are behind a program with the same flags.
  */
-const HOST_NAMES = ['node', 'postgresql', 'worker'] as const;
+const HOST_NAMES = ['node', 'postgresql', 'processes', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
 /** With this flag the program does not start itself again, which would double its start time. */
-const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FLAG], postgresql: [], worker: [] };
+const FLAGS: Readonly<Record<HostName, string[]>> = {
+  node: [YOUNG_GENERATION_FLAG],
+  postgresql: [],
+  processes: [],
+  worker: [],
+};
 
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
 const MAINS: Readonly<Record<HostName, string>> = {
   node: GATEWAY_MAIN,
   postgresql: join(ROOT, 'test/support/postgres-host.ts'),
+  processes: join(ROOT, 'test/support/postgres-host.ts'),
   worker: join(ROOT, 'test/support/worker-host.ts'),
 };
 
@@ -111,7 +117,10 @@ function hostNamed(name: string): Host {
   const main = known && MAINS[known];
   if (known === undefined || main === undefined)
     throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
-  return { name: known, start: (options) => new ServedHost(options.main ?? main, FLAGS[known], options) };
+  const more = known === 'processes' ? ['--processes', '2'] : [];
+  const start = (options: HostOptions) =>
+    new ServedHost(options.main ?? main, FLAGS[known], { ...options, args: [...options.args, ...more] });
+  return { name: known, start };
 }
 
 /** The host of this run: `OTELA_TEST_HOST=worker npx vitest run --project conformance`. */

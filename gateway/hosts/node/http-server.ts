@@ -42,6 +42,7 @@ import { NodeRequest, wholeBody } from './node-request.ts';
 import { PRIMARY_PATH } from './replication/primary-server.ts';
 import type { Replication } from './replication/replication.ts';
 import type { ResponseWriter } from './response-writer.ts';
+import { REUSE_PORT } from './serve/process-count.ts';
 import { Upgrades } from './websocket-upgrades.ts';
 import { writeAnswer } from './write-response.ts';
 
@@ -159,7 +160,9 @@ export class HttpServer {
   listen(port: number, host: string): Promise<number> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
+      // The processes of `serve --processes` share a port.
+      const reusePort = process.env[REUSE_PORT] === 'on';
+      this.#server.listen({ port, host, reusePort }, () => {
         this.#server.removeListener('error', reject);
         // Errors such as too many open files are reported here, and must not end the process.
         this.#server.on('error', (error) => console.error(`public socket: ${error.message}`));

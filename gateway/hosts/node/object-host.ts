@@ -253,6 +253,12 @@ export class ObjectHost {
   /** Ends objects that another process owns now: their calls are rejected, and nothing more is stored. */
   resetAll(isLost: (key: string) => boolean, cause: Error): void {
     this.#alarms.drop(isLost);
+    for (const [key, opening] of this.#opening)
+      if (isLost(key))
+        opening.then(
+          ({ context }) => this.#end(key, context, cause),
+          () => {}, // its callers get the error
+        );
     for (const [key, { context }] of this.#instances) if (isLost(key)) this.#end(key, context, cause);
   }
 

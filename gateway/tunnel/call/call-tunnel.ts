@@ -34,8 +34,11 @@ export async function callTunnel(
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<ResultOf<'whole' | 'stream' | 'offloaded' | 'failure'>> {
+  const callee = localTunnelOf(session);
+  // Another process cannot write to the client's socket in this process.
+  if (callee === undefined && scope.env.PROCESSES !== undefined) open = { ...open, offload: false };
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
-    const result = await askSoon(scope, session, open, body, localTunnelOf(session));
+    const result = await askSoon(scope, session, open, body, callee);
     if (result.kind !== 'fetch') return result;
   }
   // If a call took too long, its attempt is fetched here too. The object recognizes the attempt by its name and does

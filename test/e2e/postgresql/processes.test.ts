@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { NO_POSTGRES } from '../../support/abilities.ts';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
-import type { Gateway } from '../../support/gateway.ts';
+import { Gateway } from '../../support/gateway.ts';
 import { GatewayProcesses } from '../../support/gateway-processes.ts';
-import { endAll, eventually } from '../../support/processes.ts';
+import { commandOf, descendants, endAll, eventually } from '../../support/processes.ts';
 
 const MODEL = 'shared-model';
 
@@ -20,9 +20,12 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     processes = await GatewayProcesses.start(2);
     [first, second] = processes.gateways as [Gateway, Gateway];
     engine = await startEngine({ models: [MODEL] });
-    await startAgent({ gateways: [first.url], token: await second.createJoinToken(), engineUrl: engine.url });
+    const token = await second.createJoinToken();
+    const agent = await startAgent({ gateways: [first.url], token, engineUrl: engine.url });
+    // The agent learns the address of the other process.
+    await agent.line(new RegExp(`gateway 127.0.0.1:${second.port}: connected`), 30_000);
     await first.serving(1);
-    key = await second.createKey('k');
+    key = await second.createKey('k', { limits: { requests_per_minute: 1_000 } });
   });
 
   afterAll(async () => {
@@ -30,9 +33,10 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     await endAll();
   });
 
-  const ask = (gateway: Gateway, body: object) =>
+  const ask = (gateway: Gateway, body: object, signal?: AbortSignal) =>
     fetch(`${gateway.url}/v1/chat/completions`, {
       method: 'POST',
+      ...(signal && { signal }),
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }], ...body }),
     });
@@ -56,5 +60,67 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     expect(await status()).toBe(200);
     await first.admin('DELETE', `keys/${id}`);
     await eventually('a refusal', 2_000, async () => ((await status()) === 401 ? true : undefined));
+  });
+
+  test('a slow stream that another process forwards arrives whole, and a client that leaves ends the work', async () => {
+    const third = await processes.add(false);
+    const slow = { stream: true, stand_in: { id: 'same', tokens: 20, tokensPerSecond: 20 } };
+    const here = await (await ask(first, slow)).text();
+    expect(await (await ask(third, slow)).text()).toBe(here);
+    const leaving = new AbortController();
+    const asked = ask(third, { stream: true, stand_in: { tokens: 500, tokensPerSecond: 20 } }, leaving.signal);
+    await (await asked).body?.getReader().read();
+    expect(engine.running()).toBe(1);
+    leaving.abort();
+    await eventually('the end of the work', 5_000, async () => (engine.running() === 0 ? true : undefined));
+    await third.stop();
+  });
+
+  test('after kill -9 of one process, each request to the other one is answered, and it takes over all objects', async () => {
+    await first.kill9();
+    for (let n = 0; n < 20; n++) expect((await ask(second, { stand_in: { tokens: 1 } })).status).toBe(200);
+    const created = await eventually('a change', 10_000, () => second.createKey('after').catch(() => undefined));
+    expect(created).toMatch(/^sk-otela-/);
+    await second.serving(1);
+  });
+
+  test('the process that was killed starts again and serves', async () => {
+    await first.restart();
+    expect((await ask(first, { stand_in: { tokens: 1 } })).status).toBe(200);
+  });
+
+  test('while PostgreSQL is away, requests with known keys go on, and changes are refused', async () => {
+    await processes.server.stop('SIGQUIT');
+    for (const gateway of [first, second]) {
+      for (let n = 0; n < 5; n++) expect((await ask(gateway, { stand_in: { tokens: 1 } })).status).toBe(200);
+      await expect(gateway.createKey('refused')).rejects.toThrow(/503/);
+      const ready = await fetch(`${gateway.url}/readyz`);
+      expect([ready.status, await ready.json()]).toMatchObject([200, { checks: { database: false } }]);
+    }
+    await processes.server.run();
+    await eventually('a change', 20_000, () => first.createKey('later').catch(() => undefined));
+    for (const gateway of [first, second]) expect((await ask(gateway, { stand_in: { tokens: 1 } })).status).toBe(200);
+  });
+
+  test('processes of one command share a port; a killed one is started again', async () => {
+    const database = await processes.server.database('one_host');
+    const gateway = await Gateway.start({ args: ['--database', database, '--processes', '2'] });
+    const pids = () => descendants(gateway.process.pid).filter((pid) => commandOf(pid).includes('process-'));
+    const [one] = pids();
+    expect(pids()).toHaveLength(2);
+    const own = await gateway.createKey('k');
+    const status = () =>
+      fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${own}`, connection: 'close' } }).then(
+        (response) => response.status,
+        () => undefined,
+      );
+    for (let n = 0; n < 10; n++) expect(await status()).toBe(200);
+    process.kill(one ?? 0, 'SIGKILL');
+    await eventually('two processes', 20_000, async () =>
+      pids().length === 2 && !pids().includes(one ?? 0) ? true : undefined,
+    );
+    await eventually('answers', 20_000, async () => ((await status()) === 200 ? true : undefined));
+    await gateway.stop();
+    expect(pids()).toEqual([]);
   });
 });

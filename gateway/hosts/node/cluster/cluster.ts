@@ -14,6 +14,7 @@ import { LinkServer } from './link-server.ts';
 import { Membership } from './membership.ts';
 import { slotOf } from './object-slots.ts';
 import type { ProcessIdentity, ProcessRow } from './process-table.ts';
+import { processesFor } from './processes-for-session.ts';
 
 /** Maximum wait of a call for an owner of its object. */
 const OWNER_WAIT_MS = 10_000;
@@ -95,6 +96,15 @@ export class Cluster {
     return localTunnelOf(session) !== undefined || this.#linkWithTunnel(session) !== undefined;
   }
 
+  databaseSilentMs(): number {
+    return this.#membership.silentMs;
+  }
+
+  /** URLs of the processes to which this session's agent should have sockets. */
+  urlsFor(session: string): string[] {
+    return processesFor(session, this.#membership.running).flatMap(({ url }) => url ?? []);
+  }
+
   // --- calls of this process ---
 
   async call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
@@ -120,7 +130,7 @@ export class Cluster {
     return this.#atOwner(
       `${className}/${name}`,
       () => this.#options.owned.fetch(className, name, request),
-      (link) => link.fetch(className, name, request),
+      (link) => link.fetch(className, name, request.clone()),
     );
   }
 
@@ -138,6 +148,7 @@ export class Cluster {
     const slot = slotOf(key);
     const until = performance.now() + OWNER_WAIT_MS;
     for (;;) {
+      await this.#membership.current();
       if (this.#membership.owns(slot)) return here();
       const link = this.#peers.get(this.#membership.ownerOf(slot) ?? '')?.link;
       try {
@@ -155,10 +166,12 @@ export class Cluster {
 
   /** Never calls a third process: a call crosses at most one link. */
   async #callHere({ className, name, method, args }: LinkCall): Promise<unknown> {
+    await this.#membership.current();
     return this.#hostOf(className, name).call(className, name, method, args);
   }
 
   async #fetchHere(className: string, name: string, request: Request): Promise<Response> {
+    await this.#membership.current();
     return this.#hostOf(className, name).fetch(className, name, request);
   }
 

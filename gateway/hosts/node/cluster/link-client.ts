@@ -67,7 +67,7 @@ export class LinkClient {
     session.on('connect', () => session.setLocalWindowSize(SESSION_WINDOW_BYTES));
     this.#calls = session.request({ ':method': 'POST', ':path': CALLS_PATH }, { endStream: false });
     this.#calls.on('error', () => {}); // the session's event follows
-    this.#calls.on('close', () => this.#close(false));
+    this.#calls.on('close', () => session.destroy()); // the session's event says why
     this.#calls.on('data', (bytes: Buffer) => this.#onData(bytes));
     this.#calls.write(encodeLinkFrame(options.hello));
     this.#pings = setInterval(() => this.#ping(), PING_MS);

@@ -43,6 +43,7 @@ export function bodyOf(stream: Http2Stream): ReadableStream<Uint8Array> {
     {
       start: (controller) => {
         stream.on('data', (bytes: Buffer) => {
+          if (ended) return; // bytes that were on their way when the reader cancelled
           controller.enqueue(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length));
           if ((controller.desiredSize ?? 0) <= 0) stream.pause();
         });

@@ -73,9 +73,22 @@ export class Membership {
     return this.#leaving.has(slot) ? undefined : this.#slots.ownerOf(slot);
   }
 
-  /** True if the last heartbeat is recent, so that no other process has declared the end of this one. */
-  get isCurrent(): boolean {
-    return performance.now() - this.#beatAt < OWNER_DEADLINE_MS;
+  /**
+   * Call this before an object is used. After a pause, another process may own the slots: a heartbeat then decides. If
+   * PostgreSQL does not answer, this process continues, because other processes may not reach it either.
+   */
+  current(): Promise<void> | undefined {
+    return this.silentMs < OWNER_DEADLINE_MS || this.#isFailing ? undefined : this.now();
+  }
+
+  /** Milliseconds since the last heartbeat that succeeded was sent. */
+  get silentMs(): number {
+    return performance.now() - this.#beatAt;
+  }
+
+  /** Processes that run, including this one. */
+  get running(): readonly ProcessRow[] {
+    return this.#running;
   }
 
   /** Number of processes that run, including this one. */

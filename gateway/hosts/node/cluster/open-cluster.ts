@@ -19,11 +19,14 @@ export interface ClusterFlags {
   /** This process listens for the others here, and they reach it here. */
   host: string;
   port: number;
+  /** URL at which agents reach this process. */
+  url: string | undefined;
 }
 
 export interface ClusterParts {
   key: ClusterKey;
   flags: ClusterFlags;
+  /** Its address is known when the process listens for links. */
   me: ProcessIdentity;
   secrets: SharedSecrets;
   /** A single connection that only heartbeats and slots use. */
@@ -61,8 +64,7 @@ export async function openCluster(
       renew: (stored) => renewedSecrets(data, stored),
     });
     if (secrets.adminKey !== data.adminKey) writePrivateFile(join(data.path, 'admin.key'), `${secrets.adminKey}\n`);
-    const address = `${flags.host.includes(':') ? `[${flags.host}]` : flags.host}:${flags.port}`;
-    const me = { incarnation: randomUUID(), process, address, version: manifest.version };
+    const me = { incarnation: randomUUID(), process, address: '', url: flags.url, version: manifest.version };
     return { key, flags, me, secrets, control, objects, scratch: join(data.path, 'scratch'), close };
   } catch (error) {
     await close();

@@ -62,6 +62,8 @@ export class OwnedNamespaces {
     return {
       number: this.#options.parts.me.process,
       isConnected: (session) => this.#cluster.isConnected(session),
+      databaseSilentMs: () => this.#cluster.databaseSilentMs(),
+      urlsFor: (session) => this.#cluster.urlsFor(session),
     };
   }
 
@@ -73,10 +75,12 @@ export class OwnedNamespaces {
 
   /** Joins the other processes. @throws CommandError if the address for links cannot be used */
   async open(): Promise<void> {
-    const { host, port } = this.#options.parts.flags;
-    await this.#cluster.open(host, port).catch((cause: Error) => {
+    const { flags, me } = this.#options.parts;
+    const { host, port } = flags;
+    const taken = await this.#cluster.open(host, port).catch((cause: Error) => {
       throw new CommandError(`--cluster-address ${host}:${port} cannot be used: ${cause.message}`, { cause });
     });
+    me.address = `${host.includes(':') ? `[${host}]` : host}:${taken}`;
     await this.#cluster.join();
     this.#owned.start();
   }

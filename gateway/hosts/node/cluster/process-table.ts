@@ -6,7 +6,7 @@
 import type { Connection } from '../postgresql/postgres-pool.ts';
 
 export const BEAT_MS = 2_000;
-/** An owner stops this long after it sent the last heartbeat that succeeded. */
+/** An owner checks that it still owns its objects if it sent the last heartbeat that succeeded longer ago. */
 export const OWNER_DEADLINE_MS = 5_000;
 /** Longer than OWNER_DEADLINE_MS: an observer sees a heartbeat later than it was sent, so the owner stops first. */
 const SILENT_MS = 6_000;
@@ -18,6 +18,8 @@ export interface ProcessRow {
   incarnation: string;
   process: number;
   address: string;
+  /** URL at which agents reach it. Undefined: they only have an address that all processes share. */
+  url: string | undefined;
   version: string;
   beat: number;
 }
@@ -49,10 +51,11 @@ export class ProcessTable {
    * of processes that have ended are deleted: a process without a row counts as ended.
    */
   async join(): Promise<void> {
-    const { incarnation, process, address, version } = this.#me;
+    const { incarnation, process, address, url = null, version } = this.#me;
     await this.#connection.query('DELETE FROM gateway_processes WHERE ended IS NOT NULL OR process = $1', [process]);
-    const insert = 'INSERT INTO gateway_processes (incarnation, process, address, version) VALUES ($1, $2, $3, $4)';
-    await this.#connection.query(insert, [incarnation, process, address, version]);
+    const insert = `INSERT INTO gateway_processes (incarnation, process, address, url, version)
+      VALUES ($1, $2, $3, $4, $5)`;
+    await this.#connection.query(insert, [incarnation, process, address, url, version]);
   }
 
   /** False: another process has declared the end of this one. */
@@ -63,7 +66,7 @@ export class ProcessTable {
 
   /** Returns the running processes, and declares the end of those that are silent. */
   async running(): Promise<ProcessRow[]> {
-    const query = `SELECT incarnation, process, address, version, beat FROM gateway_processes WHERE ended IS NULL
+    const query = `SELECT incarnation, process, address, url, version, beat FROM gateway_processes WHERE ended IS NULL
       ORDER BY process`;
     const rows = (await this.#connection.query(query)).rows.map(processOf);
     const now = this.#now();
@@ -92,11 +95,12 @@ export class ProcessTable {
   }
 }
 
-function processOf([incarnation, process, address, version, beat]: readonly unknown[]): ProcessRow {
+function processOf([incarnation, process, address, url, version, beat]: readonly unknown[]): ProcessRow {
   return {
     incarnation: String(incarnation),
     process: Number(process),
     address: String(address),
+    url: url === null ? undefined : String(url),
     version: String(version),
     beat: Number(beat),
   };

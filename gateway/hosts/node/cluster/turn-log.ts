@@ -4,8 +4,9 @@
  * store the next number, and the other one loses the object. See docs/design/postgresql.md.
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
-import type { Connection, PostgresPool } from '../postgresql/postgres-pool.ts';
+import { type Connection, isDataError, type PostgresPool } from '../postgresql/postgres-pool.ts';
 
 /** Maximum rows and bytes of one append. */
 const ROWS_MAX = 1_000;
@@ -117,9 +118,19 @@ export class TurnLog {
         await this.#tryStore(batch);
         this.#options.onHealth(undefined);
       } catch (error) {
-        this.#options.onHealth(`PostgreSQL: ${error instanceof Error ? error.message : error}`);
+        if (isDataError(error)) return this.#refuse(batch);
+        this.#options.onHealth(errorText(error));
         await delay(RETRY_MS);
       }
+    }
+  }
+
+  /** PostgreSQL refuses a row of the batch, and would refuse it again: its object is given up, the others are stored. */
+  async #refuse(batch: Map<LogEntry, LogSource>): Promise<void> {
+    const isAlone = batch.size === 1;
+    for (const [entry, source] of batch) {
+      if (isAlone) source.fenced(entry.seq);
+      else await this.#store(new Map([[entry, source]]));
     }
   }
 

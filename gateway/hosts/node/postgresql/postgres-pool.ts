@@ -106,3 +106,11 @@ export function asD1Error(cause: unknown): Error {
   if (code === '23502') return new Error(`D1_ERROR: NOT NULL constraint failed: ${table}.${column}`, { cause });
   return new Error(`D1_ERROR: ${message} (${code})`, { cause });
 }
+
+/** Classes of errors that a repetition of the statement gets again: data, constraints, limits of the server. */
+const DATA_ERRORS = /^(?:22|23|54)/;
+
+/** True if the server refuses the values of a statement, so that a repetition is refused, too. */
+export function isDataError(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && DATA_ERRORS.test(error.code ?? '');
+}

@@ -129,6 +129,8 @@ export const processes = pgTable('gateway_processes', {
   process: bigint('process', { mode: 'number' }).notNull(),
   /** Host and port at which the other processes reach it. */
   address: text('address').notNull(),
+  /** URL at which agents reach it; NULL: they only have an address that all processes share. */
+  url: text('url'),
   version: text('version').notNull(),
   /** Counts up while the process runs. */
   beat: bigint('beat', { mode: 'number' }).notNull().default(0),

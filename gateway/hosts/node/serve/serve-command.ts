@@ -1,4 +1,6 @@
 /** `otela-gateway serve`: runs a gateway until a signal ends it. */
+
+import { join } from 'node:path';
 import {
   type Command,
   EXIT_DONE,
@@ -10,6 +12,8 @@ import {
 } from '../../../../shared/command-line/index.ts';
 import { durationMs } from '../../../../shared/text/duration.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
+import type { ClusterFlags } from '../cluster/open-cluster.ts';
+import { processCount, REUSE_PORT } from './process-count.ts';
 import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
@@ -43,6 +47,11 @@ export const SERVE_FLAGS = {
   database: {
     value: 'postgres://…',
     help: 'PostgreSQL database for the accounts; default: a file in DATA. PGPASSWORD: its password',
+  },
+  processes: {
+    default: '1',
+    value: 'N|auto',
+    help: 'number of processes on this host, which share the port and the database; auto: one for each core',
   },
   'cluster-key': {
     value: 'FILE',
@@ -123,15 +132,22 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
 function clusterFlags(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): Pick<ServeOptions, 'cluster'> {
   const { 'cluster-key': keyFile, 'cluster-address': address, database, files } = values;
   if (keyFile === undefined && address === undefined) return {};
+  if (values.processes !== '1' && database !== undefined && address !== undefined)
+    return { cluster: clusterAddress(keyFile ?? join(values.data, 'cluster.key'), address, values.url) };
   if (keyFile === undefined || address === undefined || database === undefined || files === undefined)
     throw new UsageError(
       '--cluster-key, --cluster-address, --database and --files must be given together; ' +
         '--files: a bucket, or a directory that all processes share',
     );
-  const url = URL.parse(`tcp://${address}`);
-  if (url === null || url.port === '' || url.host !== address)
+  return { cluster: clusterAddress(keyFile, address, values.url) };
+}
+
+function clusterAddress(keyFile: string, address: string, url: string | undefined): ClusterFlags {
+  const parsed = URL.parse(`tcp://${address}`);
+  if (parsed === null || parsed.port === '' || parsed.host !== address)
     throw new UsageError(`--cluster-address ${address} is not an address such as 10.0.0.5:8788`);
-  return { cluster: { keyFile, host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) } };
+  const host = parsed.hostname.replace(/^\[|\]$/g, '');
+  return { keyFile, host, port: Number(parsed.port), url: url === undefined ? undefined : httpUrl('--url', url) };
 }
 
 function httpUrl(flag: string, text: string): string {
@@ -154,13 +170,44 @@ function staleMs(text: string): number {
   return ms;
 }
 
+/** Flags that `--processes` replaces for each process. */
+const OF_EACH_PROCESS: ReadonlySet<string> = new Set([
+  'processes',
+  'data',
+  'files',
+  'json',
+  'cluster-key',
+  'cluster-address',
+]);
+
+async function serveProcesses(count: number, values: ParsedFlags<typeof SERVE_FLAGS>): Promise<number> {
+  const { runProcesses } = await import('./run-processes.ts');
+  const flags = Object.entries(values).flatMap(([name, value]) =>
+    OF_EACH_PROCESS.has(name) || typeof value !== 'string' ? [] : [`--${name}`, value],
+  );
+  return runProcesses({
+    count,
+    options: serveOptions(values),
+    flags,
+    onReady: (url) => printReady(values.json, url),
+    log: (line) => console.error(line),
+  });
+}
+
+function printReady(json: boolean, url: string): void {
+  console.log(json ? JSON.stringify({ ready: url }) : `otela-gateway ready ${url}`);
+}
+
 async function serveCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, SERVE_FLAGS);
+  const count = processCount(values.processes);
+  if (count > 1) return serveProcesses(count, values);
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
   // Signal handlers are installed first, so that an interrupted start ends like an interrupted gateway.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
+  if (process.env[REUSE_PORT] === 'on') process.stdin.on('end', () => stop()).resume();
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());
 
@@ -183,7 +230,7 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     stop = () => process.exit(EXIT_DONE);
     gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE), stopped.reject);
   };
-  console.log(values.json ? JSON.stringify({ ready: gateway.url }) : `otela-gateway ready ${gateway.url}`);
+  printReady(values.json, gateway.url);
   const code = await stopped.promise;
   // Without this, half-open handshakes would keep the process alive for seconds.
   process.exit(code);

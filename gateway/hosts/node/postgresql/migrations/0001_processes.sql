@@ -29,6 +29,7 @@ CREATE TABLE "gateway_processes" (
 	"incarnation" text PRIMARY KEY NOT NULL,
 	"process" bigint NOT NULL,
 	"address" text NOT NULL,
+	"url" text,
 	"version" text NOT NULL,
 	"beat" bigint DEFAULT 0 NOT NULL,
 	"ended" text
