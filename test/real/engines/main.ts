@@ -20,7 +20,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 
-/** Stores the result of each case at once, so that a run that is ended keeps what it found. */
+/** Stores the result of each case immediately, so that a run that is ended keeps what it found. */
 async function check(engine: RealEngine, names: readonly string[]): Promise<Result['cases']> {
   await engine.install();
   const place = await openEnginePlace(engine);
