@@ -136,8 +136,8 @@ it.each([
     const { ready } = slurm;
     if (ready.length === 0 && slurm.nowMs >= loadMs) gaps.push(slurm.nowMs / MINUTE);
     most = Math.max(most, slurm.jobs.filter(({ state }) => state === 'running').length);
-    // It sleeps for two of every eight hours.
-    if (slurm.nowMs % (8 * HOUR) >= 6 * HOUR && timeMs > HOUR) continue;
+    // It sleeps for ten hours of each day, which is too long for jobs of an hour.
+    if (slurm.nowMs % (24 * HOUR) >= 14 * HOUR && timeMs > HOUR) continue;
     const nodes = ready.map((id) => node(id));
     for (const action of decideChain({ jobs: slurm.jobs, nodes, nowMs: slurm.nowMs, wish, readyMs: loadMs }))
       if (action.kind === 'submit') slurm.submit(action.after);

@@ -5,15 +5,39 @@ import { UpError } from '../up-error.ts';
 
 const LOG_LINES = 15;
 
+/** Known causes, and what the user can do. Each matches the state and the last lines. */
+const WAYS_ON: readonly { seen: RegExp; wayOn: (host: string, model: string) => string }[] = [
+  {
+    seen: /^OUT_OF_ME|out of memory/i,
+    wayOn: () => 'The model needs more memory: give --gpus 2, or --engine-argument=--max-model-len=8192.',
+  },
+  {
+    // The words of huggingface_hub and of transformers, and those of urllib3 and httpx below them.
+    seen: /couldn't connect to 'https?:|huggingface\.co.*(?:unreachable|resolve|refused|timed out|max retries)|LocalEntryNotFoundError|OfflineModeIsEnabled/i,
+    wayOn: (host, model) =>
+      `The compute node has no way to the Internet. Fetch the weights on the login node, where jobs find them: ssh ${host}, then hf download ${model}. Run otela up again after that.`,
+  },
+  {
+    seen: /gated repo|GatedRepoError|401 Client Error/i,
+    wayOn: (host, model) =>
+      `Its authors allow downloads only after a login: accept the terms at https://huggingface.co/${model}, then run hf auth login on ${host}.`,
+  },
+  {
+    seen: /disk quota exceeded|no space left on device/i,
+    wayOn: () =>
+      `The file system is full. Put the weights elsewhere: --setup 'export HF_HOME=/scratch/$USER/huggingface'.`,
+  },
+];
+
 /** @param state how it ended */
 export async function jobFailure(host: Pick<Host, 'output'>, run: Run, job: string, state: string): Promise<UpError> {
   const file = `"$HOME"/${runDirectory(run)}/${job}.log`;
   const tail = (await host.output(`tail -n ${LOG_LINES} ${file} 2>/dev/null || true`).catch(() => '')).trim();
   const happened = `The job ${job} ended before the model answered (${state}).${tail === '' ? '' : ` Its last lines:\n${tail}`}`;
-  if (state.startsWith('OUT_OF_ME') || /out of memory/i.test(tail))
-    return new UpError(
-      happened,
-      'The model needs more memory: give --gpus 2, or --engine-argument=--max-model-len=8192.',
-    );
-  return new UpError(happened, 'Correct what the lines say, then run otela up again. otela logs shows all lines.');
+  const found = WAYS_ON.find(({ seen }) => seen.test(`${state}\n${tail}`));
+  return new UpError(
+    happened,
+    found?.wayOn(run.host, run.model) ??
+      'Correct what the lines say, then run otela up again. otela logs shows all lines.',
+  );
 }
