@@ -29,7 +29,7 @@ import './support/slowness.ts';
 import { TestTally, together } from './support/tally.ts';
 import { command, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
-import { isShort, PARTS } from './tiers.ts';
+import { isShort, NOT_IN_CI, PARTS } from './tiers.ts';
 
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
@@ -221,9 +221,10 @@ function chosen({ parts, all, changed, ci }: Asked): Map<string, string[]> {
     console.log(
       reached ? `the long form of ${reached.size} files that the change reaches` : 'the long form of everything',
     );
+  if (ci) for (const [file, why] of Object.entries(NOT_IN_CI)) console.log(`skipped: ${file}: ${why}`);
   const isChosen = (part: string) => (file: string) => {
     const isReached = reached === undefined || reached.has(file);
-    if (ci) return isShort(part, file) || isReached;
+    if (ci) return (isShort(part, file) || isReached) && !(file in NOT_IN_CI);
     return (all || isShort(part, file)) && isReached;
   };
   const files = parts.map((part): [string, string[]] => [part, filesOf(part).filter(isChosen(part))]);

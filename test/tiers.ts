@@ -149,6 +149,12 @@ export const SHORT: Readonly<Record<string, string>> = {
   }),
 };
 
+/** Files that .ci/run leaves out, and why. `npm run test:all` runs them. */
+export const NOT_IN_CI: Readonly<Record<string, string>> = rooms('slurm', {
+  'laptop-keep': 'ten minutes: jobs of four minutes follow each other',
+  'laptop-namespaces': 'the laptop is asleep for two minutes',
+});
+
 /** Files of test/conformance that the short form also runs in Cloudflare's runtime. */
 export const SHORT_WORKER: readonly string[] = ['http/answers', 'sdk/openai-sdk', 'registry'];
 

@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { PROMISES } from '../promises.ts';
-import { isShort, LONG, PARTS, SHORT, SHORT_POSTGRES, SHORT_WORKER } from '../tiers.ts';
+import { isShort, LONG, NOT_IN_CI, PARTS, SHORT, SHORT_POSTGRES, SHORT_WORKER } from '../tiers.ts';
 import { filesOf, jobsOf, pieces } from './jobs.ts';
 import { Reach } from './reach.ts';
 import { TestTally, together } from './tally.ts';
@@ -33,7 +33,7 @@ await test('every test file is in one job, and every file of the lists is there 
   const jobs = jobsOf(new Map(PARTS.map((part) => [part, filesOf(part)])));
   const own = jobs.filter(({ part }) => part !== 'worker' && part !== 'postgresql').flatMap(({ files }) => files);
   assert.equal(new Set(own).size, own.length);
-  for (const file of [...Object.keys(LONG), ...Object.keys(SHORT)])
+  for (const file of [LONG, SHORT, NOT_IN_CI].flatMap(Object.keys))
     assert(own.includes(file), `${file} is listed and not there`);
   for (const file of SHORT_WORKER) assert(filesOf('worker').includes(`test/conformance/${file}.test.ts`), file);
   for (const file of SHORT_POSTGRES) assert(filesOf('postgresql').includes(`test/conformance/${file}.test.ts`), file);
