@@ -7,7 +7,7 @@ import type { PlacedReplica } from './placement.ts';
 export interface View {
   slot: number;
   nowS: number;
-  /** Requests per kind, as judged on arrival, in past slots. */
+  /** Requests per kind in past slots. */
   history: History;
   running: readonly PlacedReplica[];
   plan: DeploymentPlan;

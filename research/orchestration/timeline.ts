@@ -22,6 +22,8 @@ export interface TimelineSetup {
   requests: Requests;
   /** The kind of each request as judged on arrival. */
   judged: Int32Array;
+  /** The true kind of each request, which policies learn from records of ended requests; absent: as judged. */
+  kinds?: Int32Array;
   slotS: number;
   /** Slots before the first request, of the same kinds, for forecasts. */
   before?: History;
@@ -79,7 +81,7 @@ export function raceTimeline(setup: TimelineSetup, p99S: number): TimelineResult
   const fleet = new Fleet({ ...setup, ended });
   const names = table.kinds.map(({ name }) => name);
   const endS = requests.arrival[requests.count - 1] ?? 0;
-  const counted = countByKind(requests, setup.judged, names, { slotS, endS: endS + slotS });
+  const counted = countByKind(requests, setup.kinds ?? setup.judged, names, { slotS, endS: endS + slotS });
   const slots = Math.floor(endS / slotS) + 1;
   const rows: SlotRow[] = [];
   const lost = new Set<number>();

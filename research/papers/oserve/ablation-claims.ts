@@ -6,7 +6,7 @@ import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { row, statement } from '../rows.ts';
 import { foresight } from './foresight.ts';
-import { bestStatic, run, runOurs } from './policies.ts';
+import { bestStatic, knowing, run, runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';
 import { type Setup, SLOT_S, setupOf, uniformsOf } from './setups.ts';
 
@@ -15,12 +15,15 @@ export function ablationClaims({ quick }: RunOptions): Section {
   const { table: rates } = setup;
   const runs: [string, TimelineResult][] = [
     ['uniform, best in hindsight', bestStatic(setup)],
-    ['unequal replicas, kinds ignored', runOurs(setup, { fixedPlan: true, untyped: true })],
-    ['and kinds assigned', runOurs(setup, { fixedPlan: true })],
-    ['and switching', runOurs(setup)],
-    ['switching between uniform deployments only', runOurs(setup, { plans: (gpus) => uniformsOf(rates, gpus) })],
-    ['with the true next minutes', runOurs(setup, { forecaster: foresight(setup, 0) })],
-    ['without kinds in the forecast', runOurs(setup, { forecaster: untyped(setup) })],
+    ['unequal replicas, kinds ignored', runOurs(setup, { ...knowing(setup), fixedPlan: true, untyped: true })],
+    ['and kinds assigned', runOurs(setup, { ...knowing(setup), fixedPlan: true })],
+    ['and switching', runOurs(setup, knowing(setup))],
+    [
+      'switching between uniform deployments only',
+      runOurs(setup, { ...knowing(setup), plans: (gpus) => uniformsOf(rates, gpus) }),
+    ],
+    ['with the true next minutes', runOurs(setup, { ...knowing(setup), forecaster: foresight(setup, 0) })],
+    ['without kinds in the forecast', runOurs(setup, { ...knowing(setup), forecaster: untyped(setup) })],
   ];
   const p99 = (name: string) => runs.find(([one]) => one === name)?.[1].latency.p99 ?? Number.NaN;
   const ours = runs[3]?.[1];
@@ -29,7 +32,10 @@ export function ablationClaims({ quick }: RunOptions): Section {
   const same = run(setup, unchanged('least-loaded', plan, { kind: 'least-loaded' }));
   const moved = run(setup, llumnix(plan));
   const errors = quick ? [0, 0.5] : [0, 0.1, 0.25, 0.5, 1];
-  const sweep = errors.map((error) => ({ error, ...runOurs(setup, { forecaster: foresight(setup, error) }) }));
+  const sweep = errors.map((error) => ({
+    error,
+    ...runOurs(setup, { ...knowing(setup), forecaster: foresight(setup, error) }),
+  }));
   return {
     title: 'What each part does (Figure 14), errors of the forecast, one kind only (Appendix K)',
     rows: [
@@ -118,11 +124,12 @@ function homogeneous() {
       output: pick(mixed.requests.output),
     },
     kinds: pick(mixed.kinds),
+    judged: pick(mixed.judged),
     before: { ...mixed.before, counts: mixed.before.names.map(() => []) },
     demand: mixed.demand.map((_, j) => (j === common ? keep.length / lastS : 0)),
   };
   const still = bestStatic(setup);
-  const ours = runOurs(setup);
+  const ours = runOurs(setup, knowing(setup));
   const last = ours.slots.findLastIndex(({ switched }) => switched);
   return [
     row('one kind: P99 of ours over the best static', '×', ours.latency.p99 / still.latency.p99, {

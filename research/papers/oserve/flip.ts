@@ -42,6 +42,9 @@ export function flipSetup(): Setup & { mixes: number[][] } {
       output: Int32Array.from(joined(({ requests }) => requests.output)),
     },
     kinds: Int32Array.from(joined(({ kinds }) => kinds)),
+    // Made requests have no senders, so a gateway could learn nothing.
+    judged: Int32Array.from(joined(({ kinds }) => kinds)),
+    lately: undefined,
     before: {
       ...azure.before,
       counts: (mixes[0] ?? []).map((rate) => new Array<number>(PAST_MINUTES).fill(rate * SLOT_S)),

@@ -13,6 +13,8 @@ const figures = z.object({
   tail: z.array(z.number()).length(5),
   ttftP99: z.number(),
   tbtMean: z.number(),
+  /** Of the mean seconds between tokens of each response. */
+  tbtP99: z.number(),
   requestsPerS: z.number(),
   unanswered: z.number(),
   switches: z.number(),
@@ -69,6 +71,7 @@ const figuresOf = (result: TimelineResult): Figures => ({
   tail: result.tail,
   ttftP99: result.ttft.p99,
   tbtMean: result.tbt.mean,
+  tbtP99: result.tbt.p99,
   requestsPerS: result.requestsPerS,
   unanswered: result.unanswered,
   switches: result.switches,

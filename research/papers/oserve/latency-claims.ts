@@ -24,7 +24,8 @@ const bounds = (cells: readonly Cell[]): number[] =>
   });
 
 const STATIC_IS_GOOD =
-  'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add some 8 % of capacity, and static is the best of all shapes in hindsight';
+  'a gateway misjudges 46 % of the kinds of ServeGen at arrival, and pipelines of small stages are nearly the best shape for every kind here';
+const LIKE_STATIC = 'it is level with static, which has little to even out';
 
 /** The paper's claims about P99 relative to a policy: on average, and at most. */
 const CLAIMED: {
@@ -37,29 +38,31 @@ const CLAIMED: {
   {
     name: 'static',
     paper: { mean: 1.5, largest: 2 },
-    missed: { mean: 1.2, largest: 1.7 },
+    missed: { mean: 0.9, largest: 1 },
     why: STATIC_IS_GOOD,
   },
   {
     name: 'static, TP only',
     paper: { mean: 1.5, largest: 2 },
-    why: 'of tensor parallelism alone, in hindsight: what an operator who does not try pipelines has',
+    missed: { mean: 1.1, largest: 1.5 },
+    why: 'of tensor parallelism alone: what an operator who does not try pipelines has',
   },
   {
     name: 'reload',
     paper: { mean: 1.3, largest: 1.5 },
-    why: 'our model of it follows the last three minutes with uniform shapes, away for 50 s each time',
+    why: "our model of it follows the last three minutes with uniform shapes, and has the paper's switch of 10 s",
   },
   {
     name: 'Llumnix',
     paper: { mean: 1.32, largest: 1.51 },
-    missed: { mean: 1.2 },
-    why: 'our model of it moves running requests every 2 s on the best uniform deployment in hindsight',
+    missed: { mean: 0.9, largest: 1 },
+    why: `our model of it moves running requests every 2 s on the deployment of static: ${LIKE_STATIC}`,
   },
   {
     name: 'Dynamo',
     paper: { mean: 1.12, largest: 1.2 },
-    why: 'our model of it splits one uniform deployment into prefill and decode replicas by the load of the last minute',
+    missed: { mean: 0.9, largest: 1 },
+    why: "its planner's own rule every 180 s, on the deployment that was best on the past, with separate prefill replicas or without; its engines and router are our model",
   },
 ];
 
@@ -104,6 +107,8 @@ export function latencyClaims(cells: readonly Cell[], whole: boolean): Section {
           geometric(bounds(own)),
         ),
       ]),
+      row('P99 of the best static in hindsight over ours', '×', over('static, in hindsight', p99)),
+      row('P99 of ours with judged kinds over ours with the true kinds', '×', 1 / over('ours, kinds known', p99)),
       row('P99 of our replicas with kinds ignored over ours, geometric mean', '×', geometric(same)),
       row('the same, largest', '×', Math.max(...same)),
       row(
@@ -132,6 +137,11 @@ export function latencyClaims(cells: readonly Cell[], whole: boolean): Section {
         over('static', ({ tbtMean }) => tbtMean),
       ),
       row(
+        'P99 of the seconds between tokens of static over ours (Appendix J)',
+        '×',
+        over('static', ({ tbtP99 }) => tbtP99),
+      ),
+      row(
         'throughput of ours over static (Figure 11)',
         '×',
         1 / over('static', ({ requestsPerS }) => requestsPerS),
@@ -149,7 +159,7 @@ export function latencyClaims(cells: readonly Cell[], whole: boolean): Section {
               '32 GPUs: P99 of static over ours, largest',
               '×',
               Math.max(...ratios(big, 'static', p99)),
-              atLeast(1.9, whole, 1.7, STATIC_IS_GOOD),
+              atLeast(1.9, whole, 0.9, STATIC_IS_GOOD),
             ),
           ]),
     ],

@@ -1,12 +1,13 @@
 import * as z from 'zod';
 import { ablationClaims } from './ablation-claims.ts';
 import { appendixD } from './assignment-claims.ts';
+import { boundClaims } from './bound-claims.ts';
 import { forecastClaims } from './forecast-claims.ts';
 import { type CellOf, cellOf } from './latency-cells.ts';
 import { searchClaims } from './search-claims.ts';
 import { switchClaims } from './switch-claims.ts';
 
-export const SECTIONS = ['assignment', 'search', 'forecast', 'switch', 'ablation'] as const;
+export const SECTIONS = ['assignment', 'search', 'forecast', 'switch', 'ablation', 'bound'] as const;
 
 /** A unit that a thread computes and stores separately: a section, or a run of the section on latency. */
 export type Part = { section: (typeof SECTIONS)[number]; quick: boolean } | { run: CellOf };
@@ -24,6 +25,8 @@ export function computePart(part: Part): unknown {
       return switchClaims(part);
     case 'ablation':
       return ablationClaims(part);
+    case 'bound':
+      return boundClaims(part);
   }
 }
 
@@ -40,7 +43,7 @@ export const nameOf = (part: Part): string =>
 /**
  * Seconds on an idle core, measured once: for the order, the longest first, and for the estimate of the remaining time.
  */
-const SECTION_S = { assignment: 1, search: 100, forecast: 100, switch: 60, ablation: 100 };
+const SECTION_S = { assignment: 1, search: 100, forecast: 100, switch: 60, ablation: 100, bound: 200 };
 const RUN_S_PER_GPU = { azure: 0.4, servegen: 1.4 };
 const QUICK_SHARE = 0.2;
 

@@ -1,32 +1,37 @@
 import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import { kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
+import { rates } from '../../orchestration/orchestrators/rates-of-slot.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { PlacedReplica } from '../../orchestration/placement.ts';
 import { switchCost } from '../../orchestration/switch-cost.ts';
 import { raceTimeline, runTimeline, type TimelineResult, type TimelineSetup } from '../../orchestration/timeline.ts';
 import { foreseen, foresight } from './foresight.ts';
-import { planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
+import { asJudged, lengthsOf, meanDemand, planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
 
 /** Bytes/s of one link between replicas: an NDR InfiniBand port carries 50 GB/s, half of it for keys and values. */
 const KV_BYTES_PER_S = 25e9;
-/**
- * Uniform deployments that a baseline tries: the least loaded ones, by simulation of the same span on which it is
- * judged.
- */
+/** Uniform deployments that a baseline tries by simulation: the least loaded ones. */
 const TRIED = 4;
 
 export const POLICIES = [
+  /** The uniform deployment that was best on the minutes before the span, as for all baselines. */
   'static, TP only',
   'static',
+  /** The best uniform deployment on the span itself, which no operator could know. */
+  'static, in hindsight',
   'reload',
   'Llumnix',
   'Dynamo',
+  /** Kinds as a gateway judges them at arrival. */
   'ours',
+  /** The kinds of arriving requests are known, responses included. */
+  'ours, kinds known',
   /**
    * Our first deployment, with requests sent to the least loaded replica regardless of their kind, as gateways do
    * without kinds.
@@ -37,11 +42,12 @@ export const POLICIES = [
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
-const timelineOf = (setup: Setup, orchestrator: Orchestrator, judged = setup.kinds): TimelineSetup => ({
+const timelineOf = (setup: Setup, orchestrator: Orchestrator, judged = setup.judged): TimelineSetup => ({
   table: setup.table,
   limits: DEFAULT_LIMITS,
   requests: setup.requests,
   judged,
+  kinds: setup.kinds,
   slotS: SLOT_S,
   before: setup.before,
   orchestrator,
@@ -54,10 +60,7 @@ export const run = (setup: Setup, orchestrator: Orchestrator, judged?: Int32Arra
 /** `p99S`: returns undefined as soon as its P99 is certain to exceed it. */
 type Race = (plan: DeploymentPlan, p99S: number) => TimelineResult | undefined;
 
-/**
- * Each baseline at its best uniform deployment for this span by P99, which no operator could know. `first` is tried
- * first, so that the others are cut short.
- */
+/** The uniform deployment with the lowest P99. `first` is tried first, so that the others are cut short. */
 function bestOf(setup: Setup, race: Race, { tpOnly = false, first = '' } = {}): TimelineResult {
   const { table } = setup;
   const all = uniformsOf(table, table.site.gpus).filter(([group]) => !tpOnly || group?.shape.pp === 1);
@@ -101,18 +104,41 @@ class StillRuns {
   };
 }
 
+/** Runs any orchestrator on one setup until its P99 is certain to exceed a limit. */
+export const raceFor = (setup: Setup) => (orchestrator: Orchestrator, p99S: number) =>
+  raceTimeline(timelineOf(setup, orchestrator), p99S);
+
+/** The deployment that was best on the minutes before the span. */
+export function staticOf(setup: Setup): TimelineResult {
+  const past = lately(setup);
+  return run(setup, unchanged('static', planOf(bestOf(past, new StillRuns(past).race)), { kind: 'least-loaded' }));
+}
+
 export const bestStatic = (setup: Setup): TimelineResult => bestOf(setup, new StillRuns(setup).race);
 
 export interface OursSettings
   extends Partial<
-    Pick<OursOptions, 'forecaster' | 'foresee' | 'horizon' | 'margin' | 'fixedPlan' | 'untyped' | 'plans' | 'confirm'>
+    Pick<
+      OursOptions,
+      'forecaster' | 'initial' | 'foresee' | 'horizon' | 'margin' | 'fixedPlan' | 'untyped' | 'plans' | 'confirm'
+    >
   > {
   /** Seconds of every switch; absent: from the plan of the transfer. */
   switchS?: number;
   judged?: Int32Array;
 }
 
-export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSettings = {}): TimelineResult {
+/** True kinds and the span's mean demand: for claims that a judge's errors would cover. */
+export const knowing = ({ kinds, demand }: Setup): OursSettings => ({ judged: kinds, initial: demand });
+
+/** Number of minutes before the span that decide our first deployment. */
+const FIRST_SLOTS = 10;
+
+const hasPast = ({ before }: Setup): boolean => before.counts.some(({ length }) => length > 0);
+
+/** Kinds are those that a gateway judges at arrival, unless `judged` says otherwise. */
+export function runOurs(given: Setup, { switchS, judged, ...settings }: OursSettings = {}): TimelineResult {
+  const setup = judged === undefined ? asJudged(given) : given;
   const { table } = setup;
   const transferS = (running: readonly PlacedReplica[], to: DeploymentPlan) =>
     switchCost(running, to, table.site, 'peer transfer').seconds;
@@ -122,38 +148,56 @@ export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSett
     forecaster: chooseForecaster(setup.before, setup.seed).fitted,
     horizon: 3,
     margin: 0.3,
-    initial: setup.demand,
+    initial: hasPast(setup) ? rates(setup.before, FIRST_SLOTS) : setup.demand,
     ...settings,
     switchS: switchS === undefined ? transferS : () => switchS,
   });
   return run(setup, orchestrator, judged);
 }
 
+/** The minutes before the span as a setup, for choices; without a past the span itself: then choices have hindsight. */
+export function lately(setup: Setup): Setup {
+  const { lately: requests, table } = setup;
+  if (requests === undefined || requests.count === 0) return setup;
+  const kinds = Int32Array.from(lengthsOf(requests), kindClassifier(table.kinds));
+  const seconds = (requests.arrival[requests.count - 1] ?? 0) + 1;
+  return {
+    ...setup,
+    name: `${setup.name}, before`,
+    requests,
+    kinds,
+    judged: kinds,
+    before: { ...setup.before, counts: setup.before.names.map(() => []) },
+    demand: meanDemand(table, requests, seconds),
+  };
+}
+
 /** Runs all policies on one setup, in their order. */
 export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
   const still = new StillRuns(setup).race;
-  const tpOnly = bestOf(setup, still, { tpOnly: true });
-  const best = bestOf(setup, still);
-  const first = keyOf(planOf(best));
-  /** A policy that moves requests between replicas; with a single replica it equals static. */
-  const moving = (of: (plan: DeploymentPlan) => Orchestrator) =>
-    bestOf(
-      setup,
-      (plan, p99S) => (replicasOf(plan) < 2 ? still(plan, p99S) : raceTimeline(timelineOf(setup, of(plan)), p99S)),
-      { first },
-    );
+  const past = lately(setup);
+  const pastStill = new StillRuns(past).race;
+  const hindsight = bestOf(setup, still);
+  const whole = (plan: DeploymentPlan) => {
+    const result = still(plan, Number.POSITIVE_INFINITY);
+    if (result === undefined) throw new Error('a run without a limit has given up');
+    return result;
+  };
+  const chosen = planOf(bestOf(past, pastStill));
   const own = runOurs(setup);
-  const same = still(planOf(own), Number.POSITIVE_INFINITY);
-  if (same === undefined) throw new Error('a run without a limit has given up');
   return {
-    'static, TP only': tpOnly,
-    static: best,
-    reload: run(setup, reload(setup.table, 3, 0.1, setup.demand)),
-    Llumnix: moving(llumnix),
-    Dynamo: moving((plan) => dynamo(setup.table, plan)),
+    'static, TP only': whole(planOf(bestOf(past, pastStill, { tpOnly: true }))),
+    static: whole(chosen),
+    'static, in hindsight': hindsight,
+    reload: run(setup, reload(setup.table, 3, 0.1, past.demand)),
+    // With a single replica there is nothing to move.
+    Llumnix: replicasOf(chosen) < 2 ? whole(chosen) : run(setup, llumnix(chosen)),
+    Dynamo: runDynamo(setup, past, pastStill, whole),
     ours: own,
-    'ours, kinds ignored': same,
+    'ours, kinds known': runOurs(setup, { judged: setup.kinds }),
+    'ours, kinds ignored': whole(planOf(own)),
     'ours, foreseeing': runOurs(setup, {
+      judged: setup.kinds,
       forecaster: foresight(setup, 0),
       foresee: (...of) => foreseen(setup, ...of),
       switchS: 0,
@@ -161,6 +205,23 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
       margin: 0,
     }),
   };
+}
+
+/** Dynamo's operator chooses on the past: a uniform deployment, with separate replicas for prompts or without. */
+function runDynamo(
+  setup: Setup,
+  past: Setup,
+  pastStill: Race,
+  whole: (plan: DeploymentPlan) => TimelineResult,
+): TimelineResult {
+  const race: Race = (plan, p99S) =>
+    replicasOf(plan) < 2
+      ? pastStill(plan, p99S)
+      : raceTimeline(timelineOf(past, dynamo(past.table, plan, past.demand)), p99S);
+  const [apart, together] = [bestOf(past, race), bestOf(past, pastStill)];
+  const plan = planOf(apart);
+  if (together.latency.p99 <= apart.latency.p99 || replicasOf(plan) < 2) return whole(planOf(together));
+  return run(setup, dynamo(setup.table, plan, past.demand));
 }
 
 /** The first deployment of a run. */

@@ -9,6 +9,7 @@ import type { Requests } from '../../../scheduler/simulator/request-arrivals.ts'
 import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
+import { judgeAtArrival, kindsAsJudged } from '../../workload/arrival.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { azureSpan, type Span, type SpanOptions, serveGenSpan } from './traces.ts';
 
@@ -21,6 +22,8 @@ const PAST_LOAD_MAX = 2;
 const KINDS = 4;
 /** Most tokens of a response: the traces' 99th percentile is below it. */
 const OUTPUT_MAX = 512;
+/** Seconds of the past on which deployments are compared: as long as a span. */
+const LATELY_S = 600;
 
 export const catalogue = withDatasheetMemory(loadCatalogue());
 
@@ -42,11 +45,14 @@ export interface Setup {
   table: RateTable;
   requests: Requests;
   senders: Int32Array;
-  /** The true kind of each request. */
+  /** The true kind of each request, and the kind as a gateway judges it at arrival. */
   kinds: Int32Array;
+  judged: Int32Array;
   /** Minutes before the span, by kind, and their requests. */
   before: History;
-  past: { lengths: KindLengths[]; senders: Int32Array };
+  past: { requests: Requests; lengths: KindLengths[]; senders: Int32Array };
+  /** The last minutes before the span, on which an operator chooses a deployment; undefined: nothing is recorded. */
+  lately: Requests | undefined;
   /** Mean requests/s by kind over the span. */
   demand: number[];
   seed: number;
@@ -81,6 +87,7 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
   const scale = load / Math.max(loadOf(first.requests, toS - fromS), pastLoad / PAST_LOAD_MAX);
   const { requests, senders } = draw(fromS, toS, scale);
   const past = beforeS > 0 ? draw(fromS - beforeS, fromS, scale) : undefined;
+  const earlier = past ?? first;
   const names = fitted.map((kind) => kind.name);
   const classify = kindClassifier(fitted);
   const kindsOf = (of: Requests) => Int32Array.from(lengthsOf(of), classify);
@@ -90,6 +97,11 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
     requests,
     senders,
     kinds: kindsOf(requests),
+    judged: judgeAtArrival(
+      fitted,
+      past === undefined ? [] : arriving(past.requests, past.senders),
+      arriving(requests, senders),
+    ),
     before:
       past === undefined
         ? { names, counts: names.map(() => []), slotS: SLOT_S }
@@ -98,7 +110,8 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
             // An incomplete last slot would look like a drop of the demand.
             endS: Math.floor(beforeS / SLOT_S) * SLOT_S,
           }),
-    past: { lengths: lengthsOf((past ?? first).requests), senders: (past ?? first).senders },
+    past: { requests: earlier.requests, lengths: lengthsOf(earlier.requests), senders: earlier.senders },
+    lately: past && after(past.requests, beforeS - LATELY_S),
     demand: meanDemand(table, requests, toS - fromS),
     seed,
   };
@@ -117,6 +130,41 @@ function spanOf(trace: TraceName, model: Model, of: { from: number; to: number; 
   return trace === 'azure' ? azureSpan(options) : serveGenSpan('m-mid', options);
 }
 
+const arriving = (of: Requests, by: Int32Array) =>
+  lengthsOf(of).map((one, i) => ({ ...one, sender: by[i] ?? 0, arrivalS: of.arrival[i] ?? 0 }));
+
+/**
+ * What a planner knows that sees requests only as they are judged at arrival: its kinds are these groups, with the
+ * lengths that the past's requests of each group turned out to have, and it counts arrivals by group.
+ */
+export function asJudged(setup: Setup): Setup {
+  const { table, past, before, judged, requests } = setup;
+  const earlier = judgeAtArrival(table.kinds, [], arriving(past.requests, past.senders));
+  const kinds = kindsAsJudged(table.kinds, past.lengths, earlier);
+  const slots = before.counts[0]?.length ?? 0;
+  const endS = (requests.arrival[requests.count - 1] ?? 0) + 1;
+  return {
+    ...setup,
+    table: new RateTable(table.site, kinds, catalogue.calibration, DEFAULT_LIMITS),
+    kinds: judged,
+    before:
+      slots === 0 ? before : countByKind(past.requests, earlier, before.names, { slotS: SLOT_S, endS: slots * SLOT_S }),
+    demand: kinds.map((_, j) => judged.reduce((sum, kind) => sum + (kind === j ? 1 : 0), 0) / endS),
+  };
+}
+
+/** Requests from that second on, which becomes 0. */
+function after(requests: Requests, fromS: number): Requests {
+  const found = requests.arrival.findIndex((at) => at >= fromS);
+  const first = found < 0 ? requests.count : found;
+  return {
+    count: requests.count - first,
+    arrival: requests.arrival.slice(first).map((at) => at - Math.max(0, fromS)),
+    input: requests.input.slice(first),
+    output: requests.output.slice(first),
+  };
+}
+
 export function lengthsOf(requests: Requests): KindLengths[] {
   return Array.from({ length: requests.count }, (_, i) => ({
     input: requests.input[i] ?? 1,
@@ -124,7 +172,7 @@ export function lengthsOf(requests: Requests): KindLengths[] {
   }));
 }
 
-function meanDemand(table: RateTable, requests: Requests, seconds: number): number[] {
+export function meanDemand(table: RateTable, requests: Requests, seconds: number): number[] {
   const demand = table.kinds.map(() => 0);
   const classify = kindClassifier(table.kinds);
   for (const lengths of lengthsOf(requests)) {

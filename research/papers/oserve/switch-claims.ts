@@ -7,7 +7,7 @@ import { switchCost } from '../../orchestration/switch-cost.ts';
 import { greedyTransfers, H100_LINKS, transferBound } from '../../orchestration/transfer.ts';
 import { row } from '../rows.ts';
 import { flipSetup } from './flip.ts';
-import { bestStatic, runOurs } from './policies.ts';
+import { bestStatic, knowing, runOurs } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';
 import { setupOf } from './setups.ts';
 
@@ -118,9 +118,9 @@ function flipped(quick: boolean) {
   return {
     sweep: (quick ? [0, 10, 50] : [0, 10, 20, 50, 80]).map((switchS) => ({
       switchS,
-      ...runOurs(setup, { switchS }),
+      ...runOurs(setup, { ...knowing(setup), switchS }),
     })),
-    stayed: runOurs(setup, { fixedPlan: true }).latency.p99,
+    stayed: runOurs(setup, { ...knowing(setup), fixedPlan: true }).latency.p99,
     uniform: bestStatic({ ...setup, demand: mean }).latency.p99,
   };
 }

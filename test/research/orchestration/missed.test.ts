@@ -9,7 +9,7 @@ import { missesText, row, rowsText } from '../../../research/papers/rows.ts';
 function cell(times: number): Cell {
   const results = POLICIES.map((name) => {
     const s = name.startsWith('ours') ? 1 : times;
-    const figures = { mean: s, p90: s, tail: [s, s, s, s, s], ttftP99: s, tbtMean: s, requestsPerS: 1 };
+    const figures = { mean: s, p90: s, tail: [s, s, s, s, s], ttftP99: s, tbtMean: s, tbtP99: s, requestsPerS: 1 };
     return [name, { ...figures, unanswered: 0, switches: 0, deployment: '' }];
   });
   const of = { model: 'm', gpus: 32, trace: 'azure', span: 1 };
@@ -18,8 +18,8 @@ function cell(times: number): Cell {
 const rowsOf = (times: number, whole: boolean) => latencyClaims([cell(times)], whole).rows;
 
 describe('the headline against other ways to serve', () => {
-  it('fails where ours is no better', () => {
-    const failed = rowsOf(1, true).filter(({ holds }) => !holds);
+  it('fails where ours is worse than is known', () => {
+    const failed = rowsOf(0.8, true).filter(({ holds }) => !holds);
     expect(failed.map(({ claim }) => claim)).toEqual(
       expect.arrayContaining(['P99 of static over ours, geometric mean', '32 GPUs: P99 of static over ours, largest']),
     );

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type DeploymentPlan, gpusOfPlan, samePlan } from '../../../research/orchestration/deployment-plan.ts';
 import type { Orchestrator, View } from '../../../research/orchestration/orchestrator.ts';
-import { dynamo } from '../../../research/orchestration/orchestrators/dynamo.ts';
+import { dynamo, prefillReplicas } from '../../../research/orchestration/orchestrators/dynamo.ts';
 import { reload } from '../../../research/orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../../research/orchestration/orchestrators/unchanged.ts';
 import { raceTimeline } from '../../../research/orchestration/timeline.ts';
@@ -139,11 +139,33 @@ describe('ways to serve a changing workload', () => {
     const all = [
       unchanged('static', PAIRS, { kind: 'round-robin' }),
       llumnix(PAIRS),
-      dynamo(SMALL, PAIRS),
+      dynamo(SMALL, PAIRS, [5, 5]),
       reload(SMALL, 2, 0.1),
       oursOf(),
     ];
     for (const orchestrator of all) expect(timeline({ ...steady, orchestrator }).unanswered, orchestrator.name).toBe(0);
+  });
+
+  it('split replicas by the work of prompts and of responses, as the planner of Dynamo does', () => {
+    const [{ shape } = { shape: { tp: 1, pp: 1 } }] = PAIRS;
+    const of = (demand: number[]) => prefillReplicas(SMALL, shape, demand, 8);
+    // The first kind has long prompts or short responses, compared with the second.
+    const work = SMALL.kinds.map(({ moments }) => moments.input.mean / moments.output.mean);
+    const [heavy, light] =
+      (work[0] ?? 0) > (work[1] ?? 0)
+        ? [
+            [20, 0],
+            [0, 20],
+          ]
+        : [
+            [0, 20],
+            [20, 0],
+          ];
+    expect(of(heavy ?? [])).toBeGreaterThan(of(light ?? []));
+    for (const demand of [heavy, light, [0, 0]]) {
+      expect(of(demand ?? [])).toBeGreaterThanOrEqual(1);
+      expect(of(demand ?? [])).toBeLessThanOrEqual(7);
+    }
   });
 
   it('plan anew for the GPUs that are left when some are lost, and lose no request', () => {

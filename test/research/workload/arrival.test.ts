@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { serveGen } from '../../../research/papers/oserve/traces.ts';
-import { ArrivalClassifier } from '../../../research/workload/arrival.ts';
+import { ArrivalClassifier, judgeAtArrival, kindsAsJudged } from '../../../research/workload/arrival.ts';
 import { drawServeGen, weibullShape } from '../../../research/workload/servegen.ts';
 import { seededRandom } from '../../../scheduler/simulator/random.ts';
-import { fitKinds } from '../../../scheduler/workload/request-kinds.ts';
+import { fitKinds, kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { requestsOf } from '../../scheduler/workload/requests.ts';
 
 describe('kinds of requests', () => {
@@ -18,6 +18,48 @@ describe('kinds of requests', () => {
     expect(requests).toBe(3000);
     expect(wrong).toBeLessThan(0.05);
     expect(confusion.flat().reduce((sum, n) => sum + n, 0)).toBe(3000);
+  });
+
+  it('are judged by the past, and by responses that have ended, but by no later one', () => {
+    const kinds = fitKinds(requestsOf(1, [0.5, 0.3, 0.2]), { most: 8, seed: 1 });
+    const arriving = (seed: number, shift = 0) =>
+      requestsOf(seed, [0.5, 0.3, 0.2]).map(({ input, output }, i) => ({
+        input,
+        output: output + shift,
+        sender: output > 200 ? 'writer' : 'other',
+        arrivalS: i / 10,
+      }));
+    const now = arriving(5);
+    const truth = Int32Array.from(now, kindClassifier(kinds));
+    const wrong = (past: typeof now) =>
+      judgeAtArrival(kinds, past, now).filter((kind, i) => kind !== truth[i]).length / now.length;
+    expect(wrong(arriving(6))).toBeLessThan(0.05);
+    // The first requests are judged before any response ended.
+    expect(wrong([])).toBeGreaterThan(wrong(arriving(6)));
+    const first = judgeAtArrival(kinds, [], now)[0];
+    expect(judgeAtArrival(kinds, [], arriving(5, 400))[0]).toBe(first);
+  });
+});
+
+describe('kinds as judged', () => {
+  it('have the lengths of the requests that were judged so, and keep their names', () => {
+    const all = requestsOf(1, [0.5, 0.3, 0.2]);
+    const kinds = fitKinds(all, { most: 8, seed: 1 });
+    const truth = Int32Array.from(all, kindClassifier(kinds));
+    const same = kindsAsJudged(kinds, all, truth);
+    for (const [j, kind] of same.entries()) {
+      expect(kind.moments.output.mean).toBeCloseTo(kinds[j]?.moments.output.mean ?? 0, 6);
+      expect(kind.share).toBeCloseTo(kinds[j]?.share ?? 0, 9);
+    }
+    // A judge that cannot distinguish them: every kind has the same lengths, and one has no requests.
+    const blind = kindsAsJudged(
+      kinds,
+      all,
+      truth.map((_, i) => i % 2),
+    );
+    expect(blind.map(({ name }) => name)).toEqual(kinds.map(({ name }) => name));
+    expect((blind[0]?.moments.output.mean ?? 0) / (blind[1]?.moments.output.mean ?? 1)).toBeCloseTo(1, 0);
+    expect(blind[2]).toEqual({ ...kinds[2], share: 0 });
   });
 });
 
