@@ -95,6 +95,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/serve': 'a gateway starts, serves, refuses what it cannot do, and ends',
     'standalone/backup': 'what was stored is there after a copy is put back',
     'standalone/installer': 'the line that the pages tell providers to run, in dash',
+    'standalone/site-profile': 'the profile of a cluster reaches the job script, and no command of it',
     'standalone/doctor': 'a broken data directory is told',
     'standalone/copy-of': 'units of the Node host: each starts nothing, or one part of it',
     'standalone/layout': '',

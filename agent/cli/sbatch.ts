@@ -14,12 +14,14 @@ import {
   jobScript,
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
+import { siteModel } from '../../shared/slurm/site-profile.ts';
 import { COMMAND_FLAG } from '../config/all-settings.ts';
 import { EXIT_ENGINE } from '../config/exit-codes.ts';
 import { GATEWAY_SETTINGS, gatewayUrl, TOKEN_SETTINGS } from '../config/gateways-config.ts';
-import type { Env } from '../config/setting.ts';
+import type { Env, GivenSettings } from '../config/setting.ts';
 import { readSettingValues } from '../config/setting-sources.ts';
 import type { CommandContext } from './command-context.ts';
+import { fromSite, siteProfile, withSite } from './sbatch-site.ts';
 
 const FLAGS = {
   model: { value: 'NAME', help: 'name of the model, as the engine uses it' },
@@ -57,6 +59,7 @@ const FLAGS = {
     help: 'file with the join token; the job reads it, and the script contains only its path',
   },
   config: { value: 'FILE', takes: 'file', help: 'configuration file' },
+  'no-site': { help: "do not use the gateway's profile of this cluster" },
   submit: { help: 'submit the script with sbatch and print its output' },
   json: { help: 'print {"script"}; with --submit, {"job", "script"}' },
   ...COMMAND_FLAG,
@@ -68,7 +71,8 @@ export const SBATCH_COMMAND: Command<CommandContext> = {
   summary: 'print a job script for Slurm, or submit it',
   examples: `--model NAME [flags] [-- ENGINE FLAGS…]
 
-Prints a job script. Check it, then submit it:
+Prints a job script. What no flag says comes from the gateway's profile of this cluster, if the operator wrote one. Check it, then submit it:
+  otela-agent sbatch --model Qwen/Qwen3-8B > job.sh && sbatch job.sh
   otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --gpus 1 --time 04:00:00 > job.sh && sbatch job.sh
   otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --submit`,
   flags: FLAGS,
@@ -77,7 +81,14 @@ Prints a job script. Check it, then submit it:
 
 async function sbatchCommand(argv: readonly string[], { env, io }: CommandContext): Promise<number> {
   const { given, values, command } = parseLine(argv, FLAGS);
-  const script = jobScript({ ...requested(given, env), engineArguments: engineArguments(command ?? []) });
+  const site = values['no-site'] ? undefined : await siteProfile(settingsOf(given, env), env, complain(io));
+  const requestedJob = requested(withSite(given, site), settingsOf(given, env));
+  const own = siteModel(site ?? {}, requestedJob.model)?.arguments ?? [];
+  const script = jobScript({
+    ...requestedJob,
+    ...fromSite(site),
+    engineArguments: engineArguments([...own, ...(command ?? [])]),
+  });
   if (!values.submit) {
     io.out(values.json ? JSON.stringify({ script }) : script.trimEnd());
     return EXIT_DONE;
@@ -93,12 +104,8 @@ async function sbatchCommand(argv: readonly string[], { env, io }: CommandContex
 }
 
 /** @throws UsageError for mistakes that would otherwise appear only when the job starts, after its wait in the queue */
-function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
+function requested(given: ReadonlyMap<string, readonly string[]>, settings: GivenSettings): JobRequest {
   const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
-  const settings = readSettingValues(
-    new Map([...given].filter(([name]) => SETTINGS_ALLOWED.includes(name))),
-    env,
-  ).values;
   const gateways = settings.get(GATEWAY_SETTINGS.gateways.env)?.values ?? [];
   if (gateways.length === 0) throw new UsageError('a gateway is missing: give --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
@@ -129,6 +136,14 @@ function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): Job
     image: oneLine('--image')(image),
     ...(tokenFile === undefined ? {} : { tokenFile: oneLine('--token-file')(fromAnywhere(tokenFile)) }),
   };
+}
+
+function complain(io: CommandContext['io']): (line: string) => void {
+  return (line) => void io.stderr.write(`${line}\n`);
+}
+
+function settingsOf(given: ReadonlyMap<string, readonly string[]>, env: Env): GivenSettings {
+  return readSettingValues(new Map([...given].filter(([name]) => SETTINGS_ALLOWED.includes(name))), env).values;
 }
 
 type PlaceFlag = 'partition' | 'account' | 'qos' | 'constraint' | 'mem' | 'cpus';

@@ -3,10 +3,12 @@ import { eq } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { membershipSchema } from '../../shared/gossip/index.ts';
+import { sitesSchema } from '../../shared/slurm/site-profile.ts';
 import { settings } from '../accounts/account-tables.ts';
 import { database } from '../accounts/database.ts';
 import { readGatewaySettings, versionSchema } from '../accounts/gateway-settings.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
+import { readSites } from '../accounts/site-profiles.ts';
 import type { Env } from '../env.ts';
 import { httpUrlSchema } from '../http/common-schemas.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
@@ -44,6 +46,8 @@ const patchSchema = z.strictObject({
   membership: membershipSchema.nullable().optional(),
   /** Agents with an older or unknown version are not admitted; null: all versions are. */
   minimum_agent_version: versionSchema.nullable().optional(),
+  /** What jobs of each cluster need, for `otela-agent sbatch`; by PROVIDER/CLUSTER or PROVIDER. */
+  sites: sitesSchema.nullable().optional(),
 });
 const settingsSchema = z.object({
   object: z.literal('settings'),
@@ -58,6 +62,7 @@ const settingsSchema = z.object({
   retry_share: z.number(),
   membership: membershipSchema,
   minimum_agent_version: z.string().nullable(),
+  sites: sitesSchema,
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -96,6 +101,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     retry_share,
     membership,
     minimum_agent_version: minimumAgentVersion ?? null,
+    sites: await readSites(env),
   };
   return { object: 'settings', ...read };
 }

@@ -105,6 +105,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'membership.reconnect_ms': 'time for a closed tunnel to reconnect, before other nodes are asked to probe the node',
   'membership.grace_ms': 'minimum time from suspicion to eviction; up to 12 times as long if fewer nodes agree',
   minimum_agent_version: 'oldest agent version that is admitted; agents that report no version are not admitted',
+  sites:
+    'what jobs of each cluster need, by PROVIDER/CLUSTER or PROVIDER, for `otela-agent sbatch`: [profiles](../admin.md#profiles-of-clusters)',
 };
 
 interface Schema {

@@ -30,6 +30,12 @@ export interface JobRequest {
   cpusPerTask?: number;
   /** Further options of sbatch without the leading dashes: `reservation=maint`, `exclusive`. */
   sbatchOptions?: readonly string[];
+  /** Modules that the job loads. */
+  modules?: readonly string[];
+  /** Directory for weights; `$NAME` in it is expanded. */
+  scratch?: string;
+  /** URL of the compute nodes' HTTP proxy. */
+  proxy?: string;
   /** Further command-line arguments of the engine. */
   engineArguments?: readonly string[];
 }
@@ -128,12 +134,27 @@ export function jobScript(job: JobRequest): string {
     '',
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
     `export OTELA_TOKEN_FILE=${pathQuoted(tokenFile)}`,
+    ...prepared(job),
     ...ENGINE_KEY[engine],
-    ...(container === 'none' ? [] : HUB_CACHE),
+    ...(container === 'none' || job.scratch !== undefined ? [] : HUB_CACHE),
     'exec otela-agent start -- \\',
     `  ${[...wrapped(container, engine, job.image || defaultImage(job)), ...serve(job)].join(' ')}`,
   ];
   return `${lines.join('\n')}\n`;
+}
+
+/** The lines that a cluster needs before the engine starts. Each value is reduced to characters without a meaning. */
+function prepared({ modules = [], scratch = '', proxy }: JobRequest): string[] {
+  const names = modules.map((name) => name.replace(/[^\w@+./-]/g, '').replace(/^-+/, '')).filter((name) => name !== '');
+  const place = scratch.replace(/[^\w./$-]/g, '');
+  return [
+    ...(proxy === undefined
+      ? []
+      : [`export HTTPS_PROXY=${shellQuoted(proxy)} HTTP_PROXY=${shellQuoted(proxy)} NO_PROXY=localhost,127.0.0.1`]),
+    // A job's shell is not a login shell, so the command may not be defined yet.
+    ...(names.length === 0 ? [] : ['type module > /dev/null 2>&1 || . /etc/profile', `module load ${names.join(' ')}`]),
+    ...(place === '' ? [] : [`export HF_HOME="${place}/huggingface"`, 'mkdir -p "$HF_HOME"']),
+  ];
 }
 
 /**
