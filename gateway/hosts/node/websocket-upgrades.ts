@@ -71,7 +71,7 @@ export class Upgrades {
     // handleUpgrade writes the head before it returns, so the listener is set first.
     this.#sockets.once('headers', headers);
     try {
-      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
+      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection, socket));
     } finally {
       this.#sockets.removeListener('headers', headers);
       upgrade.socket.settle();

@@ -3,13 +3,15 @@ import { EventEmitter, once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, it, vi } from 'vitest';
-import type { WebSocket } from 'ws';
+import { WebSocket } from 'ws';
 import type { Env } from '../../../gateway/env.ts';
 import { ClientConnections } from '../../../gateway/hosts/node/client-connections.ts';
 import { NodeSockets, upgradeOf } from '../../../gateway/hosts/node/node-sockets.ts';
 import type { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Upgrades } from '../../../gateway/hosts/node/websocket-upgrades.ts';
+import type { ObjectSocket } from '../../../gateway/platform/object-context.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
+import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import { eventually } from '../../support/processes.ts';
 
 const answer = vi.hoisted(() => ({ fetch: (): Promise<Response> => Promise.reject(new Error('not set')) }));
@@ -108,4 +110,27 @@ it('passes a binary message of an open connection on without copying it', () => 
   expect(bytes).not.toBeInstanceOf(Buffer);
   expect((bytes as Uint8Array).buffer).toBe(read.buffer);
   expect(text).toBe('messages');
+});
+
+it('a heartbeat is answered between two messages of the object, and not again within 100 ms', async () => {
+  const { sockets } = await open();
+  let object: ObjectSocket | undefined;
+  answer.fetch = async () => {
+    const { socket, response } = sockets.accept();
+    object = socket;
+    return response;
+  };
+  const address = server?.address() as AddressInfo;
+  const agent = new WebSocket(`ws://127.0.0.1:${address.port}/agent/connect`);
+  const heard: string[] = [];
+  agent.on('message', (data: Buffer, isBinary) => heard.push(`${isBinary ? 'binary' : 'text'} ${data.toString()}`));
+  await once(agent, 'open');
+  object?.send(new TextEncoder().encode('one'));
+  agent.send(PING_TEXT);
+  agent.send(PING_TEXT);
+  await eventually('the pong', 5_000, () => heard.length === 2 || undefined);
+  object?.send(new TextEncoder().encode('two'));
+  await eventually('the second message', 5_000, () => heard.length === 3 || undefined);
+  expect(heard).toEqual(['binary one', `text ${PONG_TEXT}`, 'binary two']);
+  agent.terminate();
 });
