@@ -32,6 +32,7 @@ async function slowGateway() {
     request.on('end', () => {
       const verb = request.url?.split('/').at(-1);
       if (verb === 'function') return void response.end(CODE);
+      if (verb === 'renew') return void response.end('{"leased":true}');
       if (verb === 'chunk') return void response.end('{"body":{"input":1}}\n');
       if (verb === 'release' || (verb === 'lease' && leases === LEASES)) return void response.writeHead(204).end();
       if (verb !== 'lease') {
