@@ -30,7 +30,7 @@ export async function startEngine(
   return { process: engine, url };
 }
 
-/** `tunnel`: the address to which the agent connects instead of the gateway's. */
+/** `tunnel`: the address to which the agent connects instead of the gateway's. `options.env` is for both. */
 export async function openBenchCluster(
   tunnel?: (gatewayPort: number) => Promise<string>,
   options: GatewayOptions = {},
@@ -39,7 +39,8 @@ export async function openBenchCluster(
   const gateway = await Gateway.start({ ...options, port: await freePort() });
   const [key, token] = await Promise.all([gateway.createKey('bench'), gateway.createJoinToken()]);
   const dialled = tunnel === undefined ? gateway.url : await tunnel(gateway.port);
-  const agent = await startAgent({ gateways: [dialled], token, engineUrl: url });
+  const { env = {} } = options;
+  const agent = await startAgent({ gateways: [dialled], token, engineUrl: url, env });
   await gateway.serving(1, READY_MS, MODEL);
   return { gateway, agent, key, direct: { url }, through: { url: gateway.url, key } };
 }

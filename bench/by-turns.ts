@@ -1,63 +1,120 @@
 /**
  * `node bench/by-turns.ts BEFORE AFTER [CONNECTIONS] [ROUNDS]`: compares two checkouts, each with its `node_modules`.
- * Small non-streaming requests go to them alternately, for a second each. Prints requests per second, and processor
- * time per request of each process. Other work on the machine affects both, so their ratio is reliable even if neither
- * figure is.
+ * Small non-streaming requests go to them alternately, for a second each. With `--rate N`, N requests per second go to
+ * each of them in the same seconds. `--env NAME=VALUE` is for the gateway and the agent of AFTER. Prints processor time
+ * and context switches per request of each process. Other work on the machine affects both checkouts, so their ratio is
+ * reliable even if neither figure is.
  */
 import { join, resolve } from 'node:path';
-import { ranFor } from './ran-for.ts';
+import { parseArgs } from 'node:util';
+import type { openBenchCluster } from './bench-cluster.ts';
+import { request } from './bench-cluster.ts';
+import { ranFor, switchesOf } from './ran-for.ts';
+import { interleaved, Pool, type Side } from './sections/latency.ts';
+import { wrk } from './sections/throughput.ts';
 import { median } from './stats.ts';
 
 const WARM_REQUESTS = 2_000;
 const WARM_S = 4;
+const PACED_S = 8;
 const NS_PER_US = 1_000;
+const SEED = 1;
 
-interface Turn {
-  perSecond: number;
-  /** µs per request. */
-  gateway: number;
-  agent: number;
-  sum: number;
+const NAMES = ['requests/s', 'gateway µs', 'agent µs', 'sum µs', 'gateway switches', 'agent switches'] as const;
+type Figures = Record<(typeof NAMES)[number], number>;
+type Cluster = Awaited<ReturnType<typeof openBenchCluster>>;
+
+class Checkout {
+  readonly directory: string;
+  readonly endAll: () => Promise<void>;
+  readonly cluster: Cluster;
+  readonly turns: Figures[] = [];
+
+  private constructor(directory: string, cluster: Cluster, endAll: () => Promise<void>) {
+    this.directory = directory;
+    this.cluster = cluster;
+    this.endAll = endAll;
+  }
+
+  static async open(directory: string, env: Record<string, string>): Promise<Checkout> {
+    const part = (path: string) => import(join(resolve(directory), path));
+    const { openBenchCluster, warm }: typeof import('./bench-cluster.ts') = await part('bench/bench-cluster.ts');
+    const { endAll }: typeof import('../test/support/processes.ts') = await part('test/support/processes.ts');
+    const cluster = await openBenchCluster(undefined, { env });
+    await warm(cluster.through, WARM_REQUESTS);
+    return new Checkout(directory, cluster, endAll);
+  }
+
+  #counters(): number[] {
+    const pids = [this.cluster.gateway.process.pid, this.cluster.agent.pid];
+    return [...pids.map(ranFor), ...pids.map(switchesOf)];
+  }
+
+  /** Begins a turn; returns the function that ends it after `requests` requests in `seconds`. */
+  begin(): (requests: number, seconds: number) => void {
+    const before = this.#counters();
+    return (requests, seconds) => {
+      const [gateway = 0, agent = 0, ...switches] = this.#counters().map((n, at) => (n - (before[at] ?? 0)) / requests);
+      this.turns.push({
+        'requests/s': requests / seconds,
+        'gateway µs': gateway / NS_PER_US,
+        'agent µs': agent / NS_PER_US,
+        'sum µs': (gateway + agent) / NS_PER_US,
+        'gateway switches': switches[0] ?? 0,
+        'agent switches': switches[1] ?? 0,
+      });
+    };
+  }
 }
 
-async function openSide(directory: string) {
-  const part = (path: string) => import(join(resolve(directory), path));
-  const { openBenchCluster: openHouse, warm }: typeof import('./bench-cluster.ts') =
-    await part('bench/bench-cluster.ts');
-  const { wrk }: typeof import('./sections/throughput.ts') = await part('bench/sections/throughput.ts');
-  const { endAll }: typeof import('../test/support/processes.ts') = await part('test/support/processes.ts');
-  const cluster = await openHouse();
-  await warm(cluster.through, WARM_REQUESTS);
-  const pids = [cluster.gateway.process.pid, cluster.agent.pid];
-  const turns: Turn[] = [];
-  const turn = async (connections: number, seconds: number) => {
-    const before = pids.map(ranFor);
-    const { perSecond } = await wrk(cluster.through, connections, seconds);
-    const [gateway = 0, agent = 0] = pids.map(
-      (pid, at) => (ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / (perSecond * seconds),
-    );
-    return { perSecond, gateway, agent, sum: gateway + agent };
-  };
-  return { directory, turn, turns, endAll };
+async function alternate(sides: readonly Checkout[], connections: number, rounds: number): Promise<void> {
+  for (const { cluster } of sides) await wrk(cluster.through, connections, WARM_S);
+  for (let n = 0; n < rounds; n++) {
+    for (const side of n % 2 === 0 ? sides : sides.toReversed()) {
+      const end = side.begin();
+      const { perSecond } = await wrk(side.cluster.through, connections, 1);
+      end(perSecond, 1);
+    }
+  }
 }
 
-const [before, after, connections = '64', rounds = '15'] = process.argv.slice(2);
+async function pace(sides: readonly Checkout[], perSecond: number, rounds: number): Promise<void> {
+  const pools = sides.map(({ cluster }) => new Pool(cluster.through));
+  for (let n = 0; n < rounds; n++) {
+    const ends = sides.map((side) => side.begin());
+    const round = sides.map(({ cluster }, at): Side => {
+      const pool = pools[at] ?? new Pool(cluster.through);
+      return { pool, bytes: request(cluster.through, 'unary'), times: [], failed: 0 };
+    });
+    await interleaved(round, perSecond, perSecond * PACED_S, SEED + n, false);
+    for (const [at, end] of ends.entries()) end(round[at]?.times.length ?? 0, PACED_S);
+  }
+  for (const pool of pools) pool.close();
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rate: { type: 'string' }, env: { type: 'string', multiple: true, default: [] } },
+});
+const [before, after, connections = '64', rounds = '15'] = positionals;
 if (before === undefined || after === undefined) throw new Error('usage: node bench/by-turns.ts BEFORE AFTER');
-const sides = [await openSide(before), await openSide(after)];
-for (const { turn } of sides) await turn(Number(connections), WARM_S);
-for (let n = 0; n < Number(rounds); n++) {
-  for (const { turn, turns } of n % 2 === 0 ? sides : sides.toReversed())
-    turns.push(await turn(Number(connections), 1));
-}
-const NAMES = ['perSecond', 'gateway', 'agent', 'sum'] as const;
+const env = Object.fromEntries(
+  values.env.map((text): [string, string] => {
+    const at = text.indexOf('=');
+    return [text.slice(0, at), text.slice(at + 1)];
+  }),
+);
+const sides = [await Checkout.open(before, {}), await Checkout.open(after, env)];
+if (values.rate === undefined) await alternate(sides, Number(connections), Number(rounds));
+else await pace(sides, Number(values.rate), Number(rounds));
 const medians = sides.map(({ turns }) => NAMES.map((name) => median(turns.map((turn) => turn[name]))));
 for (const [at, { directory }] of sides.entries()) {
-  const [perSecond = 0, ...us] = medians[at] ?? [];
-  const told = us.map((value, n) => `${NAMES[n + 1]} ${value.toFixed(0)}`).join(', ');
-  console.log(
-    `${directory}: ${perSecond.toFixed(0)} requests/s at ${connections} connections; µs per request: ${told}`,
-  );
+  const told = NAMES.map((name, n) => `${name} ${(medians[at]?.[n] ?? 0).toPrecision(4)}`);
+  console.log(`${directory}: ${told.join(', ')}`);
 }
-const ratios = NAMES.map((name, at) => `${name} ${((medians[1]?.[at] ?? 0) / (medians[0]?.[at] ?? 1)).toFixed(2)}`);
-console.log(`after / before: ${ratios.join(', ')}`);
+const ratios = NAMES.map((name) => {
+  const [first, second] = sides.map(({ turns }) => turns.map((turn) => turn[name]));
+  return `${name} ${median((second ?? []).map((value, n) => value / (first?.[n] ?? Number.NaN))).toFixed(2)}`;
+});
+console.log(`after / before, median of the rounds' ratios: ${ratios.join(', ')}`);
 for (const { endAll } of sides) await endAll();

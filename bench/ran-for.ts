@@ -11,3 +11,15 @@ export function ranFor(pid: number): number {
     }
   }, 0);
 }
+
+/** Number of context switches of a process's threads: how often a thread waited, or had to yield. */
+export function switchesOf(pid: number): number {
+  return readdirSync(`/proc/${pid}/task`).reduce((sum, task) => {
+    try {
+      const status = readFileSync(`/proc/${pid}/task/${task}/status`, 'utf8');
+      return sum + [...status.matchAll(/ctxt_switches:\s+(\d+)/g)].reduce((all, [, n]) => all + Number(n), 0);
+    } catch {
+      return sum; // The thread has just ended.
+    }
+  }, 0);
+}
