@@ -46,8 +46,8 @@ class Checkout {
   }
 
   #counters(): number[] {
-    const pids = [this.cluster.gateway.process.pid, this.cluster.agent.pid];
-    return [...pids.map(ranFor), ...pids.map(switchesOf)];
+    const programs = [this.cluster.gateway.process.pid, this.cluster.agent.pid];
+    return [...programs.map(ranFor), ...programs.map(switchesOf)];
   }
 
   /** Begins a turn; returns the function that ends it after `requests` requests in `seconds`. */

@@ -17,7 +17,7 @@ export function switchesOf(pid: number): number {
   return readdirSync(`/proc/${pid}/task`).reduce((sum, task) => {
     try {
       const status = readFileSync(`/proc/${pid}/task/${task}/status`, 'utf8');
-      return sum + [...status.matchAll(/ctxt_switches:\s+(\d+)/g)].reduce((all, [, n]) => all + Number(n), 0);
+      return sum + [...status.matchAll(/_switches:\s+(\d+)/g)].reduce((all, [, n]) => all + Number(n), 0);
     } catch {
       return sum; // The thread has just ended.
     }
