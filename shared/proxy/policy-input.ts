@@ -2,10 +2,12 @@ import type { ParsedBody, RequestFields } from '../attempts/parsed-request.ts';
 import { ApiError } from '../openai/api-errors.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/routing-policy.ts';
+import { durationMs } from '../text/duration.ts';
 import { fnv1aOfBytes } from '../text/hash.ts';
 import { conversationId } from './conversation-name.ts';
 
 export const PRIORITY_HEADER = 'x-otela-priority';
+const FIRST_TOKEN_HEADER = 'x-otela-first-token';
 
 /** Approximate bytes per token of English and of code. */
 const BYTES_PER_TOKEN = 4;
@@ -31,6 +33,7 @@ export function routedRequest(
     priority: header(PRIORITY_HEADER) === 'batch' ? 'batch' : 'interactive',
     inputTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     maxTokens: parsed.sampling?.max_tokens,
+    firstTokenMs: parsed.streaming ? readFirstToken(header(FIRST_TOKEN_HEADER)) : undefined,
     session,
     prefixHash:
       session !== undefined || body.kind !== 'kept' || parsed.sealed !== undefined ? undefined : prefixHash(body.bytes),
@@ -45,6 +48,19 @@ export function readPriority(given: string | null | undefined): Priority {
   if (given === null || given === undefined || given === 'interactive') return 'interactive';
   if (given === 'batch') return given;
   throw new ApiError('invalid_request', `${PRIORITY_HEADER} must be interactive or batch.`, { param: PRIORITY_HEADER });
+}
+
+/** Maximum time for a first token. A longer one would restrict nothing. */
+const FIRST_TOKEN_MAX_MS = 600_000;
+
+/** Reads a duration such as `500ms` or `2s`. @throws ApiError 400 */
+function readFirstToken(given: string | null | undefined): number | undefined {
+  if (given === null || given === undefined) return undefined;
+  const ms = durationMs(given);
+  if (ms !== undefined && ms > 0 && ms <= FIRST_TOKEN_MAX_MS) return ms;
+  throw new ApiError('invalid_request', `${FIRST_TOKEN_HEADER} must be a time such as 500ms or 2s, at most 10m.`, {
+    param: FIRST_TOKEN_HEADER,
+  });
 }
 
 /** FNV-1a hash of the body's beginning. Undefined for a shorter body, because caching its prefix saves too little. */

@@ -16,6 +16,7 @@ import {
   requestEnded,
   requestStarted,
 } from '../routing/choose-node.ts';
+import { noteFirstToken } from '../routing/first-token-times.ts';
 import { endsBeforeEngine, indicatesHang, isNotNow, type RequestOutcome } from '../routing/retry-policy.ts';
 import { routingQuery } from './filter-nodes.ts';
 import type { NodeMemory } from './proxy-host.ts';
@@ -54,6 +55,7 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     this.#isProbe = memory.breakers.started(session, clock.now());
     requestStarted(choice);
     if (parsed.fill !== undefined) await parsed.fill();
+    const openedAt = clock.steadyNow();
     const stream = await this.#open(choice, plan);
     const { load, forwardMs, engineMs } = stream.head;
     if (isNotNow(stream.status)) memory.refused.mark(session, clock.now());
@@ -61,6 +63,8 @@ export class RouteAttempts<C> implements DispatchHost<NodeChoice, ResponseStream
     // A response that is watched must be read here; the runtime could pass a whole one on without the pipeline.
     const whole = watch === undefined && stream.whole !== undefined && !isEventStream(stream.head);
     const started = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
+    if (stream.status === 200 && isEventStream(stream.head))
+      noteFirstToken(choice.live, clock.steadyNow() - openedAt, clock.now());
     const tier = choice.byTier ? { tier: choice.node.tier } : {};
     record.attempt(stream.status, session, { region, model: choice.model, ...tier, forwardMs, engineMs });
     return started;

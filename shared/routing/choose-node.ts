@@ -8,6 +8,7 @@ import {
   withoutTried,
 } from './candidates.ts';
 import { describeOffers } from './describe-offers.ts';
+import { beginsWithin } from './first-token-times.ts';
 import type { LiveNode } from './live-nodes.ts';
 import type { NodeIndex } from './node-index.ts';
 import { preferredTier } from './policies/tier-preference.ts';
@@ -64,7 +65,8 @@ export interface NodeChoice {
  * nor as a last resort.
  *
  * Order: preferred healthy nodes, other healthy nodes, avoided nodes, nodes with a path that was lost a moment ago. A
- * fallback model comes after all of these.
+ * fallback model comes after all of these. A request with a time for its first token first gets this order of the nodes
+ * that meet it.
  */
 export function chooseNode(
   index: NodeIndex,
@@ -72,6 +74,26 @@ export function chooseNode(
   tried: ReadonlySet<string>,
 ): NodeChoice | undefined {
   index.live.expire(question.now);
+  return chooseFast(index, question, tried) ?? chooseInOrder(index, question, tried);
+}
+
+/**
+ * The choice among nodes with streams that begin within the request's time: first those of its model, then those of the
+ * fallbacks. Undefined if the request has no such time, or no node meets it.
+ */
+function chooseFast(index: NodeIndex, question: RoutingQuery, tried: ReadonlySet<string>): NodeChoice | undefined {
+  const { request, fallbacks, now, only } = question;
+  const { firstTokenMs } = request;
+  if (firstTokenMs === undefined) return undefined;
+  const fast = (one: Candidate) => beginsWithin(index.live.of(one.session), firstTokenMs, now) && (only?.(one) ?? true);
+  const choice = chooseInOrder(index, { ...question, only: fast }, tried);
+  if (choice === undefined) return undefined;
+  const rest = new Set([...tried, choice.node.session]);
+  const others = [request.model, ...fallbacks].some((model) => isServed(index, question, model, rest));
+  return { ...choice, others };
+}
+
+function chooseInOrder(index: NodeIndex, question: RoutingQuery, tried: ReadonlySet<string>): NodeChoice | undefined {
   const { request, fallbacks } = question;
   const first = chooseFor(index, question, request.model, tried);
   if (first !== undefined) {

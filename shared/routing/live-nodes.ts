@@ -15,6 +15,8 @@ export interface LiveNode {
    * the load.
    */
   inFlightThen: number;
+  /** Mean time to the first token of streams, and the time of the newest one; see first-token-times.ts. */
+  firstToken?: { ms: number; at: number };
 }
 
 /**

@@ -12,6 +12,8 @@ export interface RoutedRequest {
   /** Tokens of the prompt, estimated from the length of the body. */
   inputTokens: number;
   maxTokens?: number | undefined;
+  /** Milliseconds within which the client wants the first token of a stream. */
+  firstTokenMs?: number | undefined;
   /** Name of the request's kind, which was predicted on arrival. Absent if the model has no kinds. */
   kind?: string | undefined;
   /** Identifies the conversation: the hash of its name at the client, separate for each project. */

@@ -46,6 +46,30 @@ it('another name is answered by the model that it stands for, which is told; the
   expect(opaque.status).toBe(404);
 });
 
+it('a stream with a time for its first token goes to nodes whose streams began within it lately', async () => {
+  cluster.engine.control({ delayMs: 1_500 });
+  const stream = async (headers = {}) => {
+    const response = await ask(MODEL, { stream: true }, { headers });
+    await response.text();
+    return response.status;
+  };
+  // Round robin, so that both nodes are measured.
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, { policy: 'round-robin', aliases: ['gpt "large"'] });
+  const slow = () => cluster.engine.requests.length;
+  await eventually('a request at the slow node', 30_000, async () => {
+    const before = slow();
+    await stream();
+    return slow() > before || undefined;
+  });
+  const before = slow();
+  for (let n = 0; n < 6; n++) expect(await stream({ 'x-otela-first-token': '1s' })).toBe(200);
+  expect(slow()).toBe(before);
+  expect(await stream({ 'x-otela-first-token': '1ms' })).toBe(200); // no node meets it: in the usual order
+  for (const wrong of ['soon', '0', '-1s', '11m', '500'])
+    expect([wrong, await stream({ 'x-otela-first-token': wrong })]).toEqual([wrong, 400]);
+  cluster.engine.control({}, 0);
+});
+
 it('where nobody serves a model its fallback is asked, and told', async () => {
   await cluster.gateway.admin('PUT', 'models/org/never', { fallbacks: ['org/not-either', SMALL] });
   await acts(async () => (await ask('org/never')).status === 200);

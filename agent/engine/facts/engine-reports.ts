@@ -128,7 +128,7 @@ const propsSchema = parsed({
   model_path: text,
   build_info: text,
   total_slots: count,
-  modalities: parsed({ vision: flag, audio: flag }).nullish(),
+  modalities: parsed({ vision: flag, audio: flag, video: flag }).nullish(),
   chat_template_caps: parsed({ supports_tools: flag, supports_tool_calls: flag }).nullish(),
   default_generation_settings: parsed({ n_ctx: count, params: parsed({ reasoning_format: text }).nullish() }).nullish(),
 });
@@ -148,7 +148,9 @@ export function llamacppReport(props: unknown, meta: unknown): EngineReport {
       parameters: metaSchema.parse(meta).n_params,
       ...(modalities == null
         ? {}
-        : { input_modalities: inputs({ image: modalities.vision, audio: modalities.audio }) }),
+        : {
+            input_modalities: inputs({ image: modalities.vision, audio: modalities.audio, video: modalities.video }),
+          }),
       tool_parser: template?.supports_tools === true && template.supports_tool_calls !== false ? 'builtin' : undefined,
       reasoning_parser: reasoning === 'none' ? undefined : reasoning,
     },
@@ -230,10 +232,8 @@ export function versionReport(engine: string, version: unknown): EngineReport {
   return report({ engine, engine_version: versionOf(version) });
 }
 
-function inputs(can: { image: boolean | null | undefined; audio: boolean | null | undefined }): Modality[] {
-  return [
-    'text',
-    ...(can.image === true ? (['image'] as const) : []),
-    ...(can.audio === true ? (['audio'] as const) : []),
-  ];
+type Claim = boolean | null | undefined;
+
+function inputs(can: { image: Claim; audio: Claim; video?: Claim }): Modality[] {
+  return ['text', ...(['image', 'audio', 'video'] as const).filter((kind) => can[kind] === true)];
 }

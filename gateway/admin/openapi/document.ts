@@ -73,7 +73,9 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-prefer': 'Nodes to prefer, in the same form. It excludes no node.',
   'x-otela-session':
     'Requests with the same id are sent to the same node if possible. The names that Claude Code, Codex, opencode and Open WebUI send count, too.',
-  'x-otela-priority': '"interactive" or "batch": interactive requests get a free node first.',
+  'x-otela-priority': '"interactive" or "batch": interactive requests get a free node first, and prefer stable nodes.',
+  'x-otela-first-token':
+    'For streams, for example "500ms": nodes and fallback models with recent streams that began within this time come first.',
   'x-otela-reasoning-budget': 'Maximum reasoning tokens, if the engine supports it.',
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-wait': 'Seconds to wait for a model that is starting, 0 to 3600.',

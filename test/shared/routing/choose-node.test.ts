@@ -9,6 +9,7 @@ import {
   requestStarted,
   unmetRequirements,
 } from '../../../shared/routing/choose-node.ts';
+import { noteFirstToken } from '../../../shared/routing/first-token-times.ts';
 import { NodeIndex } from '../../../shared/routing/node-index.ts';
 import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
@@ -73,6 +74,29 @@ test('the default policy prefers the tier of the request’s class, and says so;
   expect(order(index, asked)).toEqual(['stable', 'volatile']);
   const own = question({ policyFor: () => ({ ...leastLoadPolicy, prefersTiers: false }) });
   expect(chooseNode(index, own, new Set())).toMatchObject({ node: { session: 'volatile' }, byTier: false });
+});
+
+test('a request with a time for its first token goes to a node, then to a fallback, that meets it, and else in the usual order', () => {
+  const serving = (session: string, model: string) => entry(session, { models: [{ id: model, state: 'ready' }] });
+  const index = indexOf(entry('slow'), entry('fast'), serving('small', 'small'));
+  const note = (session: string, ms: number, at = NOW) => noteFirstToken(index.live.of(session), ms, at);
+  const asked = (firstTokenMs: number) => ({
+    ...question({ fallbacks: ['small'] }),
+    request: { model: 'm', priority: 'interactive' as const, inputTokens: 1, firstTokenMs },
+  });
+  note('slow', 900);
+  note('small', 100);
+  expect(order(index, asked(500))).toEqual(['fast', 'small as small', 'slow']); // unknown may be fast
+  note('fast', 400);
+  expect(order(index, asked(500))).toEqual(['fast', 'small as small', 'slow']);
+  expect(order(index, asked(200))).toEqual(['small as small', 'slow', 'fast']);
+  expect(order(index, asked(50))).toEqual(['slow', 'fast', 'small as small']);
+  expect(chooseNode(index, asked(200), new Set())).toMatchObject({ others: true });
+  expect(chooseNode(index, asked(200), new Set(['slow', 'fast']))).toMatchObject({ others: false });
+  // The mean follows the node, and is forgotten after a minute.
+  for (let n = 0; n < 20; n++) note('slow', 10);
+  expect(order(index, asked(50))[0]).toBe('slow');
+  expect(order(index, { ...asked(1), now: NOW + 60_000 })[0]).toBe('slow');
 });
 
 test('requests that avoid the same nodes get the same list, so what policies remember by list stays valid', () => {

@@ -89,6 +89,12 @@ describe('llama.cpp', () => {
       checkpoint: { path: '/m/q.gguf', unchanged: true },
     });
   });
+
+  it('reports video, which newer versions read', () => {
+    // As build b11434 answers.
+    const props = { modalities: { vision: true, video: true, audio: false }, model_ftype: 'F16', media_marker: '<m>' };
+    expect(llamacppReport(props, undefined).facts.input_modalities).toEqual(['text', 'image', 'video']);
+  });
 });
 
 describe('Ollama', () => {
