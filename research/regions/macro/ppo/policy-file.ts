@@ -3,7 +3,6 @@ import * as z from 'zod';
 import { SchedulerError } from '../../../../scheduler/errors.ts';
 import { FEATURES } from './features.ts';
 import { ResidualPolicy } from './residual-policy.ts';
-import type { Trained, TrainOptions } from './train.ts';
 
 /** The network has some thousand parameters of 4 bytes. */
 const PARAMETERS_CHARS_MAX = 64 << 10;
@@ -21,12 +20,21 @@ const fileSchema = z.strictObject({
   parameters: z.string().max(PARAMETERS_CHARS_MAX),
 });
 
+/** How a policy was trained, as its file says it. */
+interface Training {
+  seed: number;
+  iterations: number;
+  slots: number;
+  traces: readonly number[];
+  validation: readonly number[];
+}
+
 /** `topologies`: on which it was trained. */
 export function writePolicy(
   path: string,
   topologies: readonly string[],
-  { policy, curve }: Trained,
-  options: TrainOptions,
+  { policy, curve }: { policy: ResidualPolicy; curve: readonly z.infer<typeof fileSchema>['curve'][number][] },
+  options: Training,
 ): void {
   const parameters = Buffer.from(Float32Array.from(policy.network.parameters).buffer).toString('base64');
   const value: z.infer<typeof fileSchema> = {
