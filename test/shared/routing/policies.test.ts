@@ -254,7 +254,7 @@ test('of a thousand nodes, too, conversations get even shares, isolates agree, a
   expect(moved.length).toBeLessThan(20_000 / 500);
 });
 
-test('choosing among 10,000 nodes costs as much as among ten, with and without a conversation', () => {
+test('choosing among 10,000 nodes does not look at each of them, with and without a conversation', () => {
   const listOf = (length: number) =>
     nodes(...Array.from({ length }, (_, n) => ({ session: `node${n}`, load: { running: n % 9, waiting: 0, at: 0 } })));
   const [few, many] = [listOf(10), listOf(10_000)];
@@ -271,7 +271,8 @@ test('choosing among 10,000 nodes costs as much as among ten, with and without a
         policy.onRequestEnd(one, asked, 'complete');
       }
     };
-    expect(costBeside(rounds(many), rounds(few)), policy.name).toBeLessThan(4);
+    // A look at each node would cost some hundred times as much as among ten.
+    expect(costBeside(rounds(many), rounds(few)), policy.name).toBeLessThan(30);
   }
 });
 
