@@ -76,6 +76,8 @@ const SINGLE = {
   target: 'node24',
   define: { 'import.meta.main': 'true', 'import.meta.url': 'otelaProgram' },
   banner: { js: "const otelaProgram = require('node:url').pathToFileURL(process.execPath).href;" },
+  // The npm package has this file beside the agent's module. Names stay, for stack traces.
+  minifyWhitespace: true,
 } satisfies BuildOptions;
 
 /** Directories below node_modules/ of the packages that contain these files. */
