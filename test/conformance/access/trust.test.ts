@@ -44,10 +44,10 @@ async function ask(
 }
 
 /** Providers that answered in `times` requests. */
-async function providersOf(times: number, call: () => Promise<Response>): Promise<string[]> {
+async function providersOf(times: number, call: (n: number) => Promise<Response>): Promise<string[]> {
   const seen = new Set<string>();
   for (let n = 0; n < times; n++) {
-    const response = await call();
+    const response = await call(n);
     expect(response.status, await response.text()).toBe(200);
     seen.add(response.headers.get('x-otela-provider') ?? '');
   }
@@ -56,8 +56,11 @@ async function providersOf(times: number, call: () => Promise<Response>): Promis
 
 const TIMES = 16;
 
+/** Interactive requests prefer the stable node, batch requests the volatile one. */
+const inTurn = (n: number) => ({ 'x-otela-priority': n % 2 === 0 ? 'interactive' : 'batch' });
+
 it('without any list every provider that was admitted is trusted', async () => {
-  expect(await providersOf(TIMES, () => ask(cluster.key))).toEqual(['lab', 'psi']);
+  expect(await providersOf(TIMES, (n) => ask(cluster.key, inTurn(n)))).toEqual(['lab', 'psi']);
 });
 
 it('requirements of the header and of metadata narrow that further; a preference only orders', async () => {
@@ -206,7 +209,7 @@ it('a revoked key, a narrowed one and a deleted provider act within five seconds
   const key = (await cluster.gateway.admin('POST', 'keys', { name: 'k' })) as { id: string; key: string };
   // A node is avoided for a second after its engine refused a request, as in an earlier test.
   await eventually('both providers', 5_000, async () =>
-    (await providersOf(TIMES, () => ask(key.key))).length === 2 ? true : undefined,
+    (await providersOf(TIMES, (n) => ask(key.key, inTurn(n)))).length === 2 ? true : undefined,
   );
   const soon = async (what: string, done: (response: Response) => boolean) => {
     await eventually(what, 5_000, async () => {
