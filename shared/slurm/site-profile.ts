@@ -4,11 +4,12 @@
  * runs with the rights of the user, so each value is one word, a path or a URL, and never a command.
  */
 import * as z from 'zod';
-import { directiveExpression, directiveWord, JOB_CONTAINERS, JOB_ENGINES, SBATCH_OPTIONS_MAX } from './job-script.ts';
+import { JOB_CONTAINERS, JOB_ENGINES, SBATCH_OPTIONS_MAX } from './job-script.ts';
 
-const same = (clean: (text: string) => string) => (text: string) => clean(text) === text && text !== '';
-const word = z.string().max(128).refine(same(directiveWord), 'must be one word');
-const expression = z.string().max(256).refine(same(directiveExpression), "must be one word in Slurm's form");
+/** Texts that `directiveWord` and `directiveExpression` leave as they are. */
+const word = z.string().regex(/^[\w.:,@/-]{1,128}$/, 'must be one word');
+const expression = z.string().regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,256}$/, "must be one word in Slurm's form");
+const time = z.string().regex(/^[\w.:,@/-]{1,32}$/, 'must be one word');
 /** A path that may contain variables such as `$USER`, but no other syntax of a shell. */
 const path = z.string().regex(/^[/$][\w./$-]{0,255}$/, 'must be an absolute path; variables such as $USER are allowed');
 const engineArgument = z
@@ -21,7 +22,7 @@ const MODELS_MAX = 200;
 const modelSchema = z.strictObject({
   gpus: z.int().min(1).max(64).optional(),
   engine: z.enum(JOB_ENGINES).optional(),
-  time: z.string().max(32).refine(same(directiveWord)).optional(),
+  time: time.optional(),
   /** Further arguments of the engine. */
   arguments: z.array(engineArgument).max(32).optional(),
 });
@@ -32,7 +33,7 @@ export const siteProfileSchema = z.strictObject({
   account: word.optional(),
   qos: word.optional(),
   constraint: expression.optional(),
-  time: z.string().max(32).refine(same(directiveWord)).optional(),
+  time: time.optional(),
   mem: z
     .string()
     .regex(/^\d{1,9}[KMGT]?$/i)

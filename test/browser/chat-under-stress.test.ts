@@ -6,6 +6,7 @@ import { expect, it } from 'vitest';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { promise } from '../support/patience.ts';
+import { eventually } from '../support/processes.ts';
 import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { answered, send } from './chat-page.ts';
 import { openDoor } from './visitors.ts';
@@ -108,8 +109,11 @@ it('on a slow network the page comes, and says that it sends before it waits', a
 it('among a thousand conversations one is found in well under a second, and only what is seen is drawn', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   await page.getByRole('region', { name: 'Conversations' }).waitFor();
-  const name = await page.evaluate<string>(
-    'indexedDB.databases().then((all) => all.find((one) => one.name.startsWith("otela-chat-")).name)',
+  // The page opens its database when it has drawn the list.
+  const name = await eventually('the database', 10_000, () =>
+    page.evaluate<string | undefined>(
+      'indexedDB.databases().then((all) => all.find((one) => one.name.startsWith("otela-chat-"))?.name)',
+    ),
   );
   await page.evaluate(`new Promise((resolve, reject) => {
     const opening = indexedDB.open(${JSON.stringify(name)});

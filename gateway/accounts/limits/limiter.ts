@@ -134,9 +134,10 @@ export class Limiter {
     }
   }
 
-  /** Reserves the estimate of a request, or returns why the request is refused. */
+  /** Reserves the estimate of a request once, or returns why the request is refused. */
   reserve(asked: Reservation, now: MeterTime): LimitVerdict {
     this.#sweep(now);
+    if (this.#granted.has(asked.name)) return { granted: true, headers: this.#headers(asked, now) };
     const tokens = this.#estimate(asked, now);
     const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined };
     const parties = limitParties(asked);

@@ -258,3 +258,11 @@ test('a request that counts no tokens passes while the minute has none left', ()
   expect(limiter.reserve(asked('a', { key, counts: 'nothing' }), at(START)).granted).toBe(true);
   expect(limiter.reserve(asked('b', { key }), at(START)).granted).toBe(false);
 });
+
+test('a request that asks again, because the call broke, is counted once', () => {
+  const limiter = open();
+  const key = { concurrent_requests: 1, requests_per_minute: 2 };
+  for (let n = 0; n < 3; n++) expect(limiter.reserve(asked('one', { key }), at(START)).granted).toBe(true);
+  limiter.release('one', 1, at(START));
+  expect(limiter.reserve(asked('two', { key }), at(START)).granted).toBe(true);
+});
