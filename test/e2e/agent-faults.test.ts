@@ -28,7 +28,7 @@ afterEach(endAll);
 /** Seeds of the short form. With the same seed, a run often fails again in the same way. */
 const SHORT_SEEDS = [1, 2];
 /** Number of random seeds in the long form. */
-const MORE_SEEDS = 2;
+const MORE_SEEDS = 10;
 
 function seeds(): number[] {
   const given = process.env.OTELA_TEST_SEED;

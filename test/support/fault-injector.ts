@@ -43,12 +43,16 @@ function among<T>(all: readonly T[]): T {
   return all[Math.floor(random() * all.length)] as T;
 }
 
+/** Writes a line to the log. Without a fault, because appending calls functions that are replaced here. */
+function note(line: string): void {
+  armed = false;
+  append(log, `${line}\n`);
+  armed = true;
+}
+
 function faultOf(kind: Kind, what: string, codes: readonly string[]): NodeJS.ErrnoException {
   const code = among(codes);
-  // `append` calls functions that are replaced here.
-  armed = false;
-  append(log, `${kind} ${what} ${code}\n`);
-  armed = true;
+  note(`${kind} ${what} ${code}`);
   return Object.assign(new Error(`${code}: injected, ${what}`), { code, errno: -5, syscall: 'injected' });
 }
 
@@ -147,7 +151,7 @@ net.Socket.prototype.connect = function (this: Socket, ...args: unknown[]) {
   const how = random();
   if (how < 0.2 && broken < SOCKETS_MAX) {
     broken++;
-    append(log, 'socket connect ECONNREFUSED\n');
+    note('socket connect ECONNREFUSED');
     return connect.call(this, { host: '127.0.0.1', port: NOWHERE }) as Socket;
   }
   if (how < 0.6) doom(this, 'write to');
