@@ -49,7 +49,7 @@ export function conversationId(
   return undefined;
 }
 
-/** 64 bits in hex: two passes, the second of which starts with the result of the first. */
+/** 64 bits in hex: two passes of 32 bits. The second pass starts with the result of the first. */
 function hash64(text: string): string {
   const first = fnv1a(text);
   return `${first.toString(16)}-${fnv1a(text, first).toString(16)}`;

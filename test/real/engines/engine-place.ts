@@ -11,7 +11,7 @@ import type { RealEngine } from './real-engine.ts';
 
 /** Time in which an agent finds an engine that is ready. */
 const SERVING_MS = 60_000;
-/** Time in which an agent has read all facts, of which some come a minute after the first. */
+/** An agent has read all facts within this time. It reads some facts a minute after the first. */
 export const FACTS_MS = 90_000;
 
 export interface EnginePlace extends Place {

@@ -250,7 +250,7 @@ test('of a thousand nodes, too, conversations get even shares, isolates agree, a
   expect(Math.max(...shares)).toBeLessThan(2 * 20);
   const [lost] = some;
   const moved = homesIn(some.slice(1)).filter((home, n) => homes[n] !== lost && home !== homes[n]);
-  // The next node enters the windows of the lost one, a 64th of which it wins.
+  // The next node enters the windows of the lost node, and wins a 64th of their conversations.
   expect(moved.length).toBeLessThan(20_000 / 500);
 });
 
