@@ -4,11 +4,13 @@ import { chmod, chown, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { patience } from '../support/patience.ts';
-import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
+import { atEnd, eventually, freePort, freePorts, temporaryDirectory } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 import { installPrograms } from './programs.ts';
 
 const HERE = join(ROOT, 'test/slurm');
+/** slurmctld and four slurmd, which listen on adjacent ports. */
+const DAEMONS = 5;
 /** Debian's `nobody`: an ordinary user without a home directory. */
 export const USER = { uid: 65_534, gid: 65_534 };
 
@@ -59,7 +61,7 @@ export class Cluster {
     const env = {
       PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`,
       SLURM_TEST_DIR: join(directory, 'slurm'),
-      SLURM_TEST_PORT: String(20_000 + (process.pid % 20_000)),
+      SLURM_TEST_PORT: String(await freePorts(DAEMONS)),
       SLURM_TEST_EXTRA: extra,
       SLURM_TEST_NETNS: namespaces.join(' '),
     };

@@ -341,18 +341,27 @@ const RESERVED = join(ROOT, 'node_modules/.cache/test-ports');
 const RESERVED_MS = 10 * 60_000;
 
 /** A port that was free a moment ago, and that no other test gets for ten minutes. */
-export async function freePort(host = '127.0.0.1'): Promise<number> {
-  const port = randomInt(...PORTS);
-  if (!reserve(port)) return freePort(host);
+export const freePort = (host?: string): Promise<number> => freePorts(1, host);
+
+/** The first of `count` adjacent ports, each as `freePort` promises. */
+export async function freePorts(count: number, host = '127.0.0.1'): Promise<number> {
+  const [least, most] = PORTS;
+  const first = randomInt(least, most - count);
+  for (let port = first; port < first + count; port++)
+    if (!(reserve(port) && (await isFree(port, host)))) return freePorts(count, host);
+  return first;
+}
+
+async function isFree(port: number, host: string): Promise<boolean> {
   const server = createServer().listen(port, host);
-  const taken = await once(server, 'listening').then(
+  const isTaken = await once(server, 'listening').then(
     () => false,
     (error: NodeJS.ErrnoException) => error.code === 'EADDRINUSE' || Promise.reject(error),
   );
-  if (taken) return freePort(host);
+  if (isTaken) return false;
   server.close();
   await once(server, 'close');
-  return port;
+  return true;
 }
 
 function reserve(port: number): boolean {
