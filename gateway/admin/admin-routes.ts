@@ -39,6 +39,7 @@ import { regionRoutes } from './regions/regions.ts';
 import { settingsRoutes } from './settings-routes.ts';
 import { batchUsageRoutes } from './usage/batch-usage.ts';
 import { requestRoutes } from './usage/request-timelines.ts';
+import { statementRoutes } from './usage/statements.ts';
 import { usageRoutes } from './usage/usage-routes.ts';
 import { workloadRoutes } from './usage/workload-statistics.ts';
 
@@ -79,6 +80,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...settingsRoutes,
   ...auditRoutes,
   ...usageRoutes,
+  ...statementRoutes,
   ...workloadRoutes,
   ...timelineRoutes,
   ...batchUsageRoutes,

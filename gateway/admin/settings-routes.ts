@@ -6,48 +6,23 @@ import { membershipSchema } from '../../shared/gossip/index.ts';
 import { sitesSchema } from '../../shared/slurm/site-profile.ts';
 import { settings } from '../accounts/account-tables.ts';
 import { database } from '../accounts/database.ts';
-import { readGatewaySettings, versionSchema } from '../accounts/gateway-settings.ts';
+import { readGatewaySettings } from '../accounts/gateway-settings.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { readSites } from '../accounts/site-profiles.ts';
 import type { Env } from '../env.ts';
-import { httpUrlSchema } from '../http/common-schemas.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
+import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
-import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
 import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
 import { policySchema } from './field-schemas.ts';
+import { settingsPatchSchema } from './settings-patch-schema.ts';
+import { readPrices } from './usage/statements.ts';
 
-const patchSchema = z.strictObject({
-  /** Providers that are trusted if a request names none; null: DEFAULT_TRUST in the environment decides. */
-  default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
-  /** Public address of this gateway for browsers, to which identity providers send them back. */
-  public_url: httpUrlSchema.nullable().optional(),
-  /** Identity providers whose users may log in; null or empty: none. */
-  oidc: issuersSchema.nullable().optional(),
-  /** How requests wait for a free node; absent fields get the default. */
-  queue: queueSchema.nullable().optional(),
-  /** Limits that all keys of a user without individual limits share; null: no limits. */
-  user_limits: limitsSchema.nullable().optional(),
-  /** Quotas for the files and batches of one owner; absent fields get the default. */
-  files: fileLimitsSchema.nullable().optional(),
-  /** The policy and the timeouts. Settings of a model override them. */
+const patchSchema = settingsPatchSchema.extend({
   routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
-  /** Maximum attempts after the first. A model's own settings override this number. */
-  max_retries: maxRetriesSchema.nullable().optional(),
-  /** Maximum retries as a share of all requests. While the share is used up, failures are returned without a retry. */
-  retry_share: retryShareSchema.nullable().optional(),
-  /**
-   * How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown; absent fields get the
-   * default.
-   */
-  membership: membershipSchema.nullable().optional(),
-  /** Agents with an older or unknown version are not admitted; null: all versions are. */
-  minimum_agent_version: versionSchema.nullable().optional(),
-  /** What jobs of each cluster need, for `otela-agent sbatch`; by PROVIDER/CLUSTER or PROVIDER. */
-  sites: sitesSchema.nullable().optional(),
 });
 const settingsSchema = z.object({
   object: z.literal('settings'),
@@ -63,6 +38,7 @@ const settingsSchema = z.object({
   membership: membershipSchema,
   minimum_agent_version: z.string().nullable(),
   sites: sitesSchema,
+  prices: pricesSchema.nullable(),
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -102,6 +78,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     membership,
     minimum_agent_version: minimumAgentVersion ?? null,
     sites: await readSites(env),
+    prices: (await readPrices(env)) ?? null,
   };
   return { object: 'settings', ...read };
 }

@@ -29,6 +29,7 @@ import { buildResourceCommand } from './resource-command.ts';
 import { RESOURCES } from './resources.ts';
 import { ROLLOUT_COMMAND } from './rollout-command.ts';
 import { SETTINGS_COMMAND } from './settings-command.ts';
+import { STATEMENT_COMMAND } from './statement-command.ts';
 import { AUDIT_COMMAND, TRACE_COMMAND, USAGE_COMMAND } from './usage-command.ts';
 import { WHY_COMMAND } from './why-command.ts';
 
@@ -53,6 +54,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   files: FILES_COMMAND,
   gateways: GATEWAYS_COMMAND,
   usage: USAGE_COMMAND,
+  statement: STATEMENT_COMMAND,
   why: WHY_COMMAND,
   trace: TRACE_COMMAND,
   settings: SETTINGS_COMMAND,

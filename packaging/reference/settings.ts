@@ -105,6 +105,16 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'membership.reconnect_ms': 'time for a closed tunnel to reconnect, before other nodes are asked to probe the node',
   'membership.grace_ms': 'minimum time from suspicion to eviction; up to 12 times as long if fewer nodes agree',
   minimum_agent_version: 'oldest agent version that is admitted; agents that report no version are not admitted',
+  'prices.unit': 'unit of prices and amounts in [statements](../usage.md#statements), such as CHF or SU',
+  'prices.decimals': 'decimals of an amount, to which each line of a statement is rounded',
+  'prices.rules[].models[]': 'models of the rule; `org/*` is all models of org; absent: all',
+  'prices.rules[].providers[]': 'providers of the nodes that ran the requests; absent: all',
+  'prices.rules[].from': 'first day of the rule, UTC',
+  'prices.rules[].to': 'last day of the rule, UTC',
+  'prices.rules[].prompt': 'price of a million prompt tokens',
+  'prices.rules[].cached': 'price of a million prompt tokens that the engine had cached; absent: the price of `prompt`',
+  'prices.rules[].completion': 'price of a million completion tokens',
+  'prices.rules[].request': 'price of a request',
   sites:
     'what jobs of each cluster need, by PROVIDER/CLUSTER or PROVIDER, for `otela-agent sbatch`: [profiles](../admin.md#profiles-of-clusters)',
 };
