@@ -17,6 +17,7 @@ import { PROMOTE_COMMAND } from '../hosts/node/replication/promote-command.ts';
 import { SERVE_COMMAND } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES_COMMAND } from './batches-command.ts';
 import { CATALOGUE_COMMAND } from './catalogue-command.ts';
+import { APPLY_COMMAND, DIFF_COMMAND, EXPORT_COMMAND } from './configuration/configuration-commands.ts';
 import { FACTORY_COMMAND } from './factory-command.ts';
 import { FILES_COMMAND } from './files-command.ts';
 import { GATEWAYS_COMMAND } from './gateways-command.ts';
@@ -58,6 +59,9 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   why: WHY_COMMAND,
   trace: TRACE_COMMAND,
   settings: SETTINGS_COMMAND,
+  export: EXPORT_COMMAND,
+  diff: DIFF_COMMAND,
+  apply: APPLY_COMMAND,
   audit: AUDIT_COMMAND,
   issuer: ISSUER_COMMAND,
   promote: PROMOTE_COMMAND,
