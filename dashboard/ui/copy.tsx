@@ -47,8 +47,16 @@ export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
   );
 }
 
+interface SecretProps {
+  title: string;
+  secret: string;
+  /** A command with the secret, and what it is for. */
+  command?: { label: string; text: string };
+  close: () => void;
+}
+
 /** A secret that is shown only this once. */
-export function Secret({ title, secret, close }: { title: string; secret: string; close: () => void }) {
+export function Secret({ title, secret, command, close }: SecretProps) {
   return (
     <section className="flex flex-col gap-3 rounded-lg border border-accent bg-accent-soft p-4" aria-label={title}>
       <p>
@@ -61,6 +69,15 @@ export function Secret({ title, secret, close }: { title: string; secret: string
           {t.common.done}
         </Button>
       </p>
+      {command && (
+        <>
+          <p>{command.label}</p>
+          <code className="command rounded-md bg-surface px-3 py-2 [overflow-wrap:anywhere]">{command.text}</code>
+          <p>
+            <Copy text={command.text} />
+          </p>
+        </>
+      )}
     </section>
   );
 }

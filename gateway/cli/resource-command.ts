@@ -4,7 +4,16 @@
  */
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
-import { askGateway, CONNECTION_FLAGS, type ListRow, printAnswer, printList, targetAt } from './api-client.ts';
+import {
+  type ApiTarget,
+  askGateway,
+  CONNECTION_FLAGS,
+  type ListRow,
+  printAnswer,
+  printList,
+  targetAt,
+} from './api-client.ts';
+import { installLine, publicUrl } from './install-line.ts';
 import type { FieldKind, Resource } from './resources.ts';
 
 const DAY_S = 86_400;
@@ -45,7 +54,10 @@ async function resourceCommand(
       ...bodyFromFlags(resource, values),
       ...(first === undefined ? {} : { [first]: id }),
     });
-    return secret === undefined ? printAnswer(target, row, made) : shownOnce(target.json, made, row, secret);
+    if (secret === undefined) return printAnswer(target, row, made);
+    const code = shownOnce(target.json, made, row, secret);
+    if (resource.installs && !target.json) await printInstallLine(target, made);
+    return code;
   }
   if (verb === 'set' && named) {
     const body = bodyFromFlags(resource, values);
@@ -89,6 +101,16 @@ function shownOnce(json: boolean, answer: unknown, row: ListRow, secret: 'key' |
     console.log(z.record(z.string(), z.unknown()).parse(answer)[secret]);
   }
   return EXIT_DONE;
+}
+
+/**
+ * Prints to stderr how to install an agent. The line has the token only if stdout is a terminal, which shows the token
+ * anyway: otherwise the token goes to a file.
+ */
+async function printInstallLine(target: ApiTarget, made: unknown): Promise<void> {
+  const { token } = z.object({ token: z.string() }).parse(made);
+  const shown = process.stdout.isTTY ? token : '"$(cat FILE)"';
+  console.error(`On the provider's machine:\n  ${installLine(await publicUrl(target), shown)}`);
 }
 
 /** Returns the members of a request body that flags set. */

@@ -18,6 +18,8 @@ export interface Resource {
   verbs: readonly ('create' | 'list' | 'show' | 'set' | 'revoke' | 'rotate' | 'delete')[];
   /** The member that is shown only at creation; absent: none. */
   secret?: 'key' | 'token';
+  /** True if the secret is for an agent: `create` then also prints how to install one. */
+  installs?: true;
   /** The member that `create` takes as an argument and not as a flag; absent: none. */
   first?: string;
   /** Members that a list shows between id and state. */
@@ -184,9 +186,10 @@ The lists and limits of a project and of a key both apply.`,
   otela-gateway tokens list
   otela-gateway tokens revoke jt_9c…                           ends the sessions that joined with it
 
-A token is shown once; stdout has only the token.`,
+A token is shown once; stdout has only the token. stderr has the line that installs an agent with it.`,
     verbs: ['create', 'list', 'show', 'revoke'],
     secret: 'token',
+    installs: true,
     flags: {
       provider: text('provider', 'P', 'provider of the nodes; created if it does not exist'),
       cluster: text('cluster', 'C', 'only nodes of this cluster'),

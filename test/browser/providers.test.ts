@@ -12,7 +12,10 @@ it('providers: a join token that admits an agent, and a job script that is one w
   await page.getByLabel('Name').fill('summer');
   await page.getByLabel('Provider', { exact: true }).fill('summer-school');
   await page.getByRole('button', { name: 'Create' }).click();
-  expect(await page.locator('.secret').innerText()).toMatch(/^otela-join-/);
+  const token = await page.locator('.secret').innerText();
+  expect(token).toMatch(/^otela-join-/);
+  const { origin } = new URL(page.url());
+  expect(await page.locator('.command').innerText()).toBe(`curl -fsSL ${origin}/install | OTELA_TOKEN=${token} sh`);
   await page.getByLabel('Model').fill("x'; touch /tmp/otela-evil; '");
   await page.getByLabel('Partition').fill('gpu\n#SBATCH --uid=0');
   const script = await page.locator('.wizard pre').innerText();

@@ -53,7 +53,14 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
         </Button>
       }
     >
-      {secret !== undefined && <Secret title={texts.yours} secret={secret} close={() => setSecret(undefined)} />}
+      {secret !== undefined && (
+        <Secret
+          title={texts.yours}
+          secret={secret}
+          command={{ label: texts.install, text: installLine(secret) }}
+          close={() => setSecret(undefined)}
+        />
+      )}
       <ResourceList
         label={texts.title}
         of={tokens}
@@ -84,6 +91,11 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
       )}
     </Section>
   );
+}
+
+/** The line that installs an agent. A token has only letters, digits and dashes, so it needs no quotes. */
+function installLine(token: string): string {
+  return `curl -fsSL ${location.origin}/install | OTELA_TOKEN=${token} sh`;
 }
 
 function columnsOf(now: number, revoke: (token: JoinToken) => void): Column<JoinToken>[] {

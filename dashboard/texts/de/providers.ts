@@ -6,6 +6,7 @@ export const joinTokens = {
   none: 'Es gibt noch kein Beitritts-Token. Ein Agent braucht eines, um beizutreten.',
   create: 'Neues Beitritts-Token',
   yours: 'Ihr neues Beitritts-Token.',
+  install: 'Diese Zeile installiert damit einen Agenten auf einem Rechner mit GPUs:',
   any: 'beliebig',
   of: (n: number, most: number) => `${number(n)} von ${number(most)}`,
   revoke: 'Widerrufen',

@@ -4,6 +4,7 @@ export const joinTokens = {
   none: 'There is no join token yet. An agent needs one to join.',
   create: 'New join token',
   yours: 'Your new join token.',
+  install: 'This line installs an agent with it, on a machine with GPUs:',
   any: 'any',
   of: (n: number, most: number) => `${n.toLocaleString('en')} of ${most.toLocaleString('en')}`,
   revoke: 'Revoke',

@@ -6,6 +6,7 @@ export const joinTokens = {
   none: 'Il n’y a pas encore de jeton d’adhésion. Un agent en a besoin pour s’inscrire.',
   create: 'Nouveau jeton d’adhésion',
   yours: 'Votre nouveau jeton d’adhésion.',
+  install: 'Cette ligne l’utilise pour installer un agent sur une machine avec des GPU :',
   any: 'tous',
   of: (n: number, most: number) => `${number(n)} sur ${number(most)}`,
   revoke: 'Révoquer',
