@@ -15,9 +15,10 @@ export type Role = (typeof ROLES)[number];
 
 /**
  * What a key may be used for. `inference`: /v1 without the registry. `registry`: /v1/registry. `usage`: read the usage
- * of the key or its user. `admin:read` and `admin`: /admin, within the rights of the key's role.
+ * of the key or its user. `admin:read` and `admin`: /admin, within the rights of the key's role. `scim`: /scim, with
+ * the role operator.
  */
-export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
+export const ACCOUNT_SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin', 'scim'] as const;
 export type AccountScope = (typeof ACCOUNT_SCOPES)[number];
 
 /**

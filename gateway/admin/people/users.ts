@@ -19,7 +19,7 @@ import { findMember } from './members.ts';
 type User = typeof users.$inferSelect;
 
 const identityText = z.string().min(1).max(512);
-const createSchema = z.strictObject({
+export const createUserSchema = z.strictObject({
   name: displayNameSchema,
   email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).default('consumer'),
@@ -31,7 +31,7 @@ const createSchema = z.strictObject({
   issuer: identityText.nullable().optional(),
   subject: identityText.nullable().optional(),
 });
-const patchSchema = z.strictObject({
+export const patchUserSchema = z.strictObject({
   name: displayNameSchema.optional(),
   email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).optional(),
@@ -67,7 +67,7 @@ export const userRoutes: readonly AdminRoute[] = [
     method: 'post',
     path: '/users',
     summary: 'Create a user. A login with an identity provider creates its user automatically.',
-    body: createSchema,
+    body: createUserSchema,
     answer: userSchema,
     run: createUser,
   }),
@@ -78,7 +78,7 @@ export const userRoutes: readonly AdminRoute[] = [
     summary: 'List users, newest first.',
     query: pageSchema,
     answer: listSchema(userSchema),
-    run: (call) => readPage(call.env, users, call.query, undefined, view),
+    run: (call) => readPage(call.env, users, call.query, undefined, viewUser),
   }),
   route({
     ...OPERATOR,
@@ -86,14 +86,14 @@ export const userRoutes: readonly AdminRoute[] = [
     path: '/users/:id',
     summary: 'Return one user.',
     answer: userSchema,
-    run: async (call) => view(await found(call)),
+    run: async (call) => viewUser(await found(call)),
   }),
   route({
     ...OPERATOR,
     method: 'patch',
     path: '/users/:id',
     summary: 'Change or disable a user. Takes effect for their keys and logins within 5 s.',
-    body: patchSchema,
+    body: patchUserSchema,
     answer: userSchema,
     run: patchUser,
   }),
@@ -111,7 +111,7 @@ export const userRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createUser(call: AdminCall<z.infer<typeof createSchema>>): Promise<Response> {
+export async function createUser(call: AdminCall<z.infer<typeof createUserSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
   const { limits = null } = body;
@@ -126,17 +126,17 @@ async function createUser(call: AdminCall<z.infer<typeof createSchema>>): Promis
   return createOnce(call, {
     action: 'user.create',
     object: id,
-    after: view(row),
+    after: viewUser(row),
     statements: [database(env).insert(users).values(row)],
-    shown: view(row),
+    shown: viewUser(row),
     find: async (known) => {
       const [user] = await queryOrUnavailable(database(env).select().from(users).where(eq(users.id, known)));
-      return user && view(user);
+      return user && viewUser(user);
     },
   });
 }
 
-async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {
+export async function patchUser(call: AdminCall<z.infer<typeof patchUserSchema>>): Promise<object> {
   const { body, env, now } = call;
   const row = await found(call);
   const { name, email, role, provider, project_id, limits, disabled } = body;
@@ -161,7 +161,7 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
     ...(changesRights && { claimsAt: now }),
     ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
   };
-  if (Object.keys(set).length === 0) return view(row);
+  if (Object.keys(set).length === 0) return viewUser(row);
   const db = database(env);
   const update = db.update(users).set(set).where(eq(users.id, row.id));
   // A disabled user is logged out, and stays logged out when enabled again.
@@ -171,11 +171,11 @@ async function patchUser(call: AdminCall<z.infer<typeof patchSchema>>): Promise<
   const moved = projectId !== null && set.projectId !== undefined && set.projectId !== projectId;
   const leaves = moved && (await findMember(env, projectId, row.id)) === undefined;
   const ends = leaves ? leaveProject(env, { userId: row.id, projectId }, call) : [];
-  const after = view({ ...row, ...set });
+  const after = viewUser({ ...row, ...set });
   await applyChange(call, [update, ...ends, ...out], {
     action: 'user.update',
     object: row.id,
-    before: view(row),
+    before: viewUser(row),
     after,
   });
   return after;
@@ -198,7 +198,7 @@ async function found(call: AdminCall<unknown, unknown>): Promise<User> {
   throw new ApiError('not_found', `There is no user with id "${id.slice(0, 64)}".`);
 }
 
-function view(row: User): z.infer<typeof userSchema> {
+export function viewUser(row: User): z.infer<typeof userSchema> {
   return {
     object: 'user',
     id: row.id,
