@@ -96,6 +96,12 @@ export function simulateWorkers(run: Run): Result {
     const evicted = seat.leaveS !== undefined && endS > seat.leaveS;
     events.push(evicted ? (seat.leaveS ?? endS) : endS, 0, { seat, task, startS: endS - execS, execS, evicted });
   };
+  /** A worker without a task that is still here. The others have left while they waited. */
+  const nextIdle = (nowS: number): Seat | undefined => {
+    for (let seat = idle.pop(); seat !== undefined; seat = idle.pop())
+      if ((seat.leaveS ?? nowS + 1) > nowS) return seat;
+    return undefined;
+  };
   const commit = (s: number, inferences: number) => {
     if (inferences === 0) return;
     result.done += inferences;
@@ -120,7 +126,7 @@ export function simulateWorkers(run: Run): Result {
       commit(nowS, kept.committed);
       result.lost += kept.lost;
       again.push(remaining(task, kept.committed));
-      const waiting = idle.pop();
+      const waiting = nextIdle(nowS);
       if (waiting !== undefined) start(waiting, nowS);
     }
   }

@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { A10, SITE, TITAN_X_PASCAL } from '../../research/contexts/gpus.ts';
 import { simulateWorkers, type Worker } from '../../research/contexts/simulate.ts';
+import { figure4, figure4Svg, histogram } from '../../research/papers/context/all-runs.ts';
 import { evictionRows, oursRows, taskRows, timeRows, times } from '../../research/papers/context/claims.ts';
+import { leavingRun, PV6_GPUS } from '../../research/papers/context/runs.ts';
 
 describe('the paper’s runs pv0 to pv6', () => {
   const found = times();
@@ -11,6 +13,34 @@ describe('the paper’s runs pv0 to pv6', () => {
     [...timeRows(found), ...evictionRows(), ...taskRows(), ...oursRows(found)].map((row) => [row.claim, row] as const),
   )('%s', (_, row) => {
     expect(row, `${row.ours} ${row.unit}, allowed ${row.band?.join(' to ')}`).toMatchObject({ holds: true });
+  });
+
+  it('are 21 in Figure 4, each with its time and its mean workers', () => {
+    const runs = figure4(1);
+    expect(new Set(runs.map(({ name }) => name)).size).toBe(21);
+    const of = (name: string) => runs.find((one) => one.name === name);
+    expect(of('pv0')?.workers).toBe(1);
+    expect(of('pv4_100')?.workers).toBe(20);
+    // The last worker of 186 joins after 185 s.
+    expect(of('pv6')?.workers).toBeGreaterThan(140);
+    expect(of('pv6')?.workers).toBeLessThan(186);
+    expect(figure4Svg(runs).match(/<rect/g)).toHaveLength(1 + 2 * 21);
+  });
+
+  it('have histograms of task times, Figure 5, whose shares add up to all tasks', () => {
+    const tasksS = Float64Array.from([0.0008, 0.3, 0.31, 5, 60]);
+    const bins = histogram({ tasksS });
+    const shares = bins.filter((_, i) => i % 2 === 0).map(([, percent]) => percent);
+    expect(shares.reduce((sum, one) => sum + one, 0)).toBeCloseTo(100);
+    expect(Math.max(...shares)).toBeCloseTo(40);
+    for (const s of tasksS)
+      expect(bins.some(([from], i) => i % 2 === 0 && from <= s && s < (bins[i + 1]?.[0] ?? 0))).toBe(true);
+  });
+
+  it('end where GPUs are taken back, with every inference done once', () => {
+    const result = simulateWorkers(leavingRun(PV6_GPUS, 1));
+    expect(result.done).toBe(150_000);
+    expect(result.lost).toBeGreaterThan(0);
   });
 
   it('has 427 GPUs at its site', () => {

@@ -1,7 +1,20 @@
 import type { Policy } from '../../contexts/costs.ts';
-import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
+import { type Result, type Run, simulateWorkers } from '../../contexts/simulate.ts';
 import { type Row, row, statement } from '../rows.ts';
-import { alone, BATCH_SIZES, DAILY_GPUS, evictedRun, opportunistic, PV6_GPUS, poolRun, pv5p, pv5s } from './runs.ts';
+import { figure4 } from './all-runs.ts';
+import {
+  alone,
+  BATCH_SIZES,
+  DAILY_GPUS,
+  evictedRun,
+  leavingRun,
+  opportunistic,
+  PV6_GPUS,
+  poolRun,
+  pv5p,
+  pv5s,
+  SUBMITTED_EVERY_S,
+} from './runs.ts';
 
 /** Every figure is the median over these seeds; the paper ran each once. */
 const SEEDS = [1, 2, 3, 4, 5, 6, 7] as const;
@@ -86,6 +99,26 @@ export function timeRows(found: ReadonlyMap<string, number>): Row[] {
       of('pv0') > of('pv1') && of('pv1') > of('pv3_100') && of('pv3_100') > of('pv4_100') && of('pv4_100') > of('pv6'),
     ),
   ];
+}
+
+/** pv6 as it is on a real site: GPUs are taken back, and a factory submits jobs within its limits. */
+export function siteRows(): Row[] {
+  const of = (run: (seed: number) => Run, what: 'endS' | 'lost') =>
+    medianOf((seed) => simulateWorkers(run(seed))[what]);
+  const leaving = (seed: number) => leavingRun(PV6_GPUS, seed);
+  const slow = (seed: number) => opportunistic(PV6_GPUS, seed, undefined, SUBMITTED_EVERY_S.default);
+  const paper = { paper: 783, reported: 'the paper reports neither evictions nor the rate of its submissions' };
+  return [
+    row('pv6, each worker evicted after 30 min on average and replaced in 60 s: time', 's', of(leaving, 'endS'), paper),
+    row('the same: inferences lost', 'inferences', of(leaving, 'lost')),
+    row("pv6, workers at the factory's default of 10 jobs a minute: time", 's', of(slow, 'endS'), paper),
+  ];
+}
+
+/** Figure 4: mean workers of the runs. */
+export function workerRows(): Row[] {
+  const [seed] = SEEDS;
+  return figure4(seed).map(({ name, workers }) => row(`${name}: mean workers`, 'workers', workers));
 }
 
 /** pv5: all workers are evicted, one per minute. */

@@ -5,7 +5,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';
-import { evictionRows, oursRows, taskRows, timeRows, times } from './claims.ts';
+import { evictionRows, oursRows, siteRows, taskRows, timeRows, times, workerRows } from './claims.ts';
 import { pictures } from './pictures.ts';
 
 const { values } = parseArgs({
@@ -17,7 +17,7 @@ const { values } = parseArgs({
 });
 
 const found = times();
-const rows = [...timeRows(found), ...evictionRows(), ...taskRows()];
+const rows = [...timeRows(found), ...evictionRows(), ...siteRows(), ...workerRows(), ...taskRows()];
 const ours = oursRows(found);
 console.log(`Medians of 7 seeds against the paper's single runs.\n\n${rowsText(rows)}\n`);
 console.log(

@@ -1,34 +1,42 @@
-import { barsSvg } from '../../../scheduler/cli/bar-chart.ts';
 import { chartsSvg, type Series } from '../../../shared/text/svg-chart.ts';
-import { type Result, simulateWorkers } from '../../contexts/simulate.ts';
-import { BATCH_SIZES, DAILY_GPUS, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
+import { type Result, type Run, simulateWorkers } from '../../contexts/simulate.ts';
+import { allRuns, figure4, figure4Svg, histogram } from './all-runs.ts';
+import { BATCH_SIZES, DAILY_GPUS, leavingRun, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 
 const SEED = 1;
-/** The runs in the paper's Figure 4, in its order. */
-const FIGURE_4 = ['pv0', 'pv1', 'pv3_100', 'pv4_100', 'pv6'];
+/** The runs in the paper's Figure 5. */
+const TASK_TIMES: readonly [string, readonly string[]][] = [
+  ['One inference a task', ['pv3_1', 'pv4_1']],
+  ['100 inferences a task', ['pv3_100', 'pv4_100']],
+];
+
+function runOf(name: string): Run {
+  const found = allRuns(SEED).find(([one]) => one === name);
+  if (found === undefined) throw new Error(`there is no run ${name}`);
+  return found[1];
+}
 
 /** The paper's Figures 4 to 7 from our simulation, as [name, SVG]. */
 export function pictures(found: ReadonlyMap<string, number>): [string, string][] {
   const of = (name: string) => found.get(name) ?? 0;
   const byBatch = (prefix: string) => BATCH_SIZES.map((batch): [number, number] => [batch, of(`${prefix}_${batch}`)]);
-  const runs: [string, Result][] = [PV6_GPUS, ...DAILY_GPUS].map((gpus) => [
-    `${gpus} GPUs at most`,
-    simulateWorkers(opportunistic(gpus, SEED)),
-  ]);
+  const runs = [
+    ...[PV6_GPUS, ...DAILY_GPUS].map((gpus): [string, Run] => [`${gpus} GPUs at most`, opportunistic(gpus, SEED)]),
+    ['186 GPUs, each taken back after half an hour', leavingRun(PV6_GPUS, SEED)] as [string, Run],
+  ].map(([name, run]): [string, Result, Run] => [name, simulateWorkers(run), run]);
   return [
+    ['context-runs', figure4Svg(figure4(SEED))],
     [
-      'context-runs',
-      barsSvg([
-        {
-          title: 'Time of 150,000 inferences',
-          unit: 's',
-          more: false,
-          values: FIGURE_4.map((name) => ({
-            name: name.replace('pv3_100', 'pv2').replace('pv4_100', 'pv4'),
-            value: of(name),
-          })),
-        },
-      ]),
+      'context-task-times',
+      chartsSvg(
+        TASK_TIMES.map(([title, names]) => ({
+          title,
+          x: 'seconds of a task',
+          y: 'percent of the tasks',
+          log: 'x',
+          series: names.map((name) => ({ name, points: histogram(simulateWorkers(runOf(name))) })),
+        })),
+      ),
     ],
     [
       'context-batch-size',
@@ -72,12 +80,7 @@ export function pictures(found: ReadonlyMap<string, number>): [string, string][]
           title: 'Connected workers',
           x: 'seconds',
           y: 'workers',
-          series: [PV6_GPUS, ...DAILY_GPUS].map(
-            (gpus, i): Series => ({
-              name: `${gpus} GPUs at most`,
-              points: connected(gpus, runs[i]?.[1].endS ?? 0),
-            }),
-          ),
+          series: runs.map(([name, result, run]): Series => ({ name, points: connected(run, result.endS) })),
         },
       ]),
     ],
@@ -92,8 +95,19 @@ function progress({ commits }: Result): [number, number][] {
   });
 }
 
-function connected(gpus: number, endS: number): [number, number][] {
-  const { workers } = opportunistic(gpus, SEED);
-  const joined = workers.map(({ joinS }, i): [number, number] => [joinS, i + 1]);
-  return [...joined, [endS, workers.length]];
+/** Number of connected workers at each change. */
+function connected({ workers }: Run, endS: number): [number, number][] {
+  const changes = workers.flatMap(({ joinS, leaveS }): [number, number][] => [
+    [joinS, 1],
+    ...(leaveS === undefined ? [] : [[leaveS, -1] as [number, number]]),
+  ]);
+  let now = 0;
+  const points = changes
+    .filter(([s]) => s <= endS)
+    .sort(([a], [b]) => a - b)
+    .map(([s, change]): [number, number] => {
+      now += change;
+      return [s, now];
+    });
+  return [...points, [endS, now]];
 }

@@ -53,13 +53,39 @@ export const pv5s = (seed: number, lostTwo: LostTwo = 'no'): Result =>
   simulateWorkers(evictedRun('pervasive', 100, seed, lostTwo));
 
 /** `gpus` of the site's GPUs, drawn without replacement, joining one after another. */
-export function opportunistic(gpus: number, seed: number, engine?: Engine): Run {
+export function opportunistic(gpus: number, seed: number, engine?: Engine, everyS = JOIN_EVERY_S): Run {
   const random = seededRandom(seed + 1_000);
   const site: SiteGpu[] = SITE.flatMap((gpu) => Array.from({ length: gpu.count }, () => gpu));
   const workers: Worker[] = [];
   for (let i = 0; i < gpus && site.length > 0; i++) {
     const [gpu] = site.splice(Math.floor(random() * site.length), 1);
-    if (gpu !== undefined) workers.push({ gpu, joinS: i * JOIN_EVERY_S });
+    if (gpu !== undefined) workers.push({ gpu, joinS: i * everyS });
   }
   return { ...poolRun('pervasive', 100, seed, engine), workers };
 }
+
+/** Mean stay of a worker whose GPU the site takes back at a random time. The paper prints none. */
+const STAY_S = 1_800;
+/** Seconds until the factory's next job has another GPU. */
+const REPLACED_S = 60;
+/** Longer than the run of the fewest GPUs. */
+const LEAVING_UNTIL_S = 20_000;
+
+/** As `opportunistic`, but each worker is evicted at a random time, and another one follows on the same GPU. */
+export function leavingRun(gpus: number, seed: number): Run {
+  const run = opportunistic(gpus, seed);
+  const random = seededRandom(seed + 2_000);
+  const workers = run.workers.flatMap((worker) => {
+    const stays: Worker[] = [];
+    for (let at = worker.joinS; at < LEAVING_UNTIL_S; ) {
+      const leaveS = at - STAY_S * Math.log(1 - random());
+      stays.push({ ...worker, joinS: at, leaveS });
+      at = leaveS + REPLACED_S;
+    }
+    return stays;
+  });
+  return { ...run, workers };
+}
+
+/** Seconds between two jobs of a factory with its default of 10 submissions a minute, and with the paper's case, 60. */
+export const SUBMITTED_EVERY_S = { default: 6, paper: 1 } as const;
