@@ -1,10 +1,11 @@
-import { Pool } from 'undici';
+import { FormData, Pool } from 'undici';
+import { audioForm } from '../../shared/batch/audio-line.ts';
 import { RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import { readTextAtMost } from '../../shared/collections/read-at-most.ts';
 import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { isAborted } from '../../shared/openai/token-usage.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { tryParseJson } from '../../shared/text/parse-json.ts';
+import { parseJson, tryParseJson } from '../../shared/text/parse-json.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
 import { waitClock } from '../wait-clock.ts';
 
@@ -64,12 +65,12 @@ export class LineClient {
         method: 'POST',
         path: pathPrefix + enginePathAt(endpoint, engine),
         headers: {
-          'content-type': 'application/json',
+          ...(endpoint.body === 'json' && { 'content-type': 'application/json' }),
           'accept-encoding': 'identity',
           'x-request-id': requestId,
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
         },
-        body,
+        body: endpoint.body === 'json' ? body : formOf(body),
         signal: AbortSignal.any([signal, lost.signal]),
       });
       const text = await readTextAtMost(response.body, RESULT_MAX_BYTES);
@@ -114,6 +115,17 @@ export class LineClient {
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
+}
+
+/** The form that an engine gets for a line with audio. @throws Error if no gateway has checked the line */
+function formOf(body: string): FormData {
+  const { audio, fields } = audioForm(parseJson(body) as Record<string, unknown>);
+  const form = new FormData();
+  for (const [name, value] of fields) form.append(name, value);
+  // Engines choose the decoder by the extension of the name.
+  const name = `audio.${audio.type.slice(audio.type.indexOf('/') + 1).replace(/^x-/, '')}`;
+  form.append('file', new Blob([Buffer.from(audio.base64, 'base64')], { type: audio.type }), name);
+  return form;
 }
 
 /** True if a program answers at the engine's address, but not in HTTP. */

@@ -10,7 +10,7 @@ import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 const TEMPLATE_TOKENS = 1_024;
 
 /**
- * Returns the tokens that a response claims to have used; for chat/completions, completions, embeddings and responses.
+ * Returns the tokens that a response claims to have used. Rerank states the total alone, which is its input.
  * The claim is bounded: a token has at least one byte, so a provider cannot charge for more than the bytes that were
  * sent and received.
  * @param inputBytes upper bound of the line's length: see `lineBytes`
@@ -24,7 +24,7 @@ export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, i
     if (usage === undefined || usage === null) return none;
     const details = (name: string) => (usage[name] ?? {}) as Record<string, unknown>;
     return {
-      input: count(usage.prompt_tokens ?? usage.input_tokens, sent),
+      input: count(usage.prompt_tokens ?? usage.input_tokens ?? usage.total_tokens, sent),
       cached: count(
         details('prompt_tokens_details').cached_tokens ?? details('input_tokens_details').cached_tokens,
         sent,

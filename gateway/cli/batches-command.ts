@@ -1,5 +1,6 @@
 /** `otela-gateway batches`: calls `/v1/batches` from the shell. */
 import * as z from 'zod';
+import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
 import { type Command, type Flags, type ParsedFlags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import {
@@ -19,7 +20,7 @@ const FILE_ID = /^file-[0-9a-z]+$/;
 const FLAGS = {
   endpoint: {
     value: 'E',
-    takes: ['chat/completions', 'completions', 'embeddings', 'responses', 'otela/functions'],
+    takes: BATCH_ENDPOINTS.map((path) => path.slice('/v1/'.length)),
     help: 'create: endpoint for the lines, for example chat/completions',
   },
   metadata: { value: 'K=V,…', help: 'create: metadata that is shown with the batch' },

@@ -8,6 +8,7 @@ import {
   type Json,
   notJson,
 } from './batch-line.ts';
+import { FUNCTIONS_ENDPOINT } from './function-context.ts';
 import { lineFault } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { promptPrefixHash } from './prompt-prefix.ts';
@@ -64,7 +65,7 @@ export const LINE_REQUIREMENTS_MAX = 64;
 
 export interface CheckedInput {
   lines: number;
-  /** The file's only model. Undefined if the lines name several models and this is allowed. */
+  /** The file's only model. Undefined if the lines name several models. */
   model?: string;
   chunks: ChunkRange[];
   demands: LineRequirements[];
@@ -172,10 +173,9 @@ export class InputCheck {
       // The map is bounded, because a file may name a different model in each line. Without an entry here the batch has
       // already failed.
       if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
-      if (allowed && this.#models.size === 1) return;
-      // A file may name only one model, as OpenAI requires.
+      if (allowed && (this.#models.size === 1 || this.#options.endpoint !== FUNCTIONS_ENDPOINT)) return;
       if (allowed) {
-        const message = 'All lines of a batch must name the same model.';
+        const message = 'All lines of a batch must name the same function.';
         return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
       }
     }

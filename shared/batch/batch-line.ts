@@ -1,11 +1,21 @@
+import { readAudioUrl } from './audio-line.ts';
 import { FUNCTIONS_ENDPOINT } from './function-context.ts';
 
+const AUDIO_TRANSCRIPTIONS = '/v1/audio/transcriptions';
+const AUDIO_TRANSLATIONS = '/v1/audio/translations';
 /** Endpoints that lines of a batch may use. */
 export const BATCH_ENDPOINTS = [
   '/v1/chat/completions',
   '/v1/completions',
   '/v1/embeddings',
   '/v1/responses',
+  '/v1/rerank',
+  '/v1/score',
+  '/v1/classify',
+  '/v1/pooling',
+  '/v1/moderations',
+  AUDIO_TRANSCRIPTIONS,
+  AUDIO_TRANSLATIONS,
   FUNCTIONS_ENDPOINT,
 ] as const;
 export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
@@ -28,14 +38,30 @@ const CUSTOM_ID_MAX = 256;
 const RESTRICTION_MAX = 4_096;
 
 const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
-/** What the body of each endpoint needs in addition to the model, as a clause. */
-const CONTENT: Record<BatchEndpoint, string> = {
-  '/v1/chat/completions': 'messages',
-  '/v1/completions': 'prompt',
-  '/v1/embeddings': 'input',
-  '/v1/responses': 'input',
-  [FUNCTIONS_ENDPOINT]: 'input',
+/**
+ * What the body of each endpoint needs in addition to the model. Of a list of names, one is needed: vLLM and SGLang
+ * name the members of a score differently.
+ */
+const CONTENT: Record<BatchEndpoint, readonly (readonly string[])[]> = {
+  '/v1/chat/completions': [['messages']],
+  '/v1/completions': [['prompt']],
+  '/v1/embeddings': [['input']],
+  '/v1/responses': [['input']],
+  '/v1/rerank': [['query'], ['documents']],
+  '/v1/score': [
+    ['text_1', 'data_1', 'queries', 'query'],
+    ['text_2', 'data_2', 'documents', 'items'],
+  ],
+  '/v1/classify': [['input', 'messages']],
+  '/v1/pooling': [['input', 'messages']],
+  '/v1/moderations': [['input']],
+  [AUDIO_TRANSCRIPTIONS]: [['file_url']],
+  [AUDIO_TRANSLATIONS]: [['file_url']],
+  [FUNCTIONS_ENDPOINT]: [['input']],
 };
+
+/** The result of a line is JSON, so that no other form of a transcript fits. */
+const JSON_FORMATS: ReadonlySet<unknown> = new Set(['json', 'verbose_json', 'diarized_json']);
 
 export type Json = Record<string, unknown>;
 
@@ -77,11 +103,23 @@ export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number)
   if (typeof body.model !== 'string' || body.model === '') {
     add('invalid_request', "'body.model' must name a model.", 'body.model');
   }
-  const content = CONTENT[endpoint];
-  if (body[content] === undefined || body[content] === null) {
-    add('invalid_request', `'body.${content}' is missing.`, `body.${content}`);
+  for (const names of CONTENT[endpoint]) {
+    if (names.some((name) => body[name] !== undefined && body[name] !== null)) continue;
+    add('invalid_request', `'body.${names.join("' or 'body.")}' is missing.`, `body.${names[0]}`);
   }
+  const fault = endpoint === AUDIO_TRANSCRIPTIONS || endpoint === AUDIO_TRANSLATIONS ? audioFault(body) : undefined;
+  if (fault !== undefined) add('invalid_request', fault.message, `body.${fault.name}`);
   return errors.length > 0 ? errors : value;
+}
+
+/** Why a line with audio is refused. A node follows no address of a line, because it may reach what the owner may not. */
+function audioFault({ file_url: url, response_format: format }: Json): { message: string; name: string } | undefined {
+  if (typeof url === 'string' && readAudioUrl(url) === undefined)
+    return { message: "'file_url' must be 'data:audio/…;base64,' with the audio.", name: 'file_url' };
+  if (url !== undefined && url !== null && typeof url !== 'string')
+    return { message: "'file_url' must be a string.", name: 'file_url' };
+  if (format === undefined || format === null || JSON_FORMATS.has(format)) return undefined;
+  return { message: "'response_format' must be 'json', 'verbose_json' or 'diarized_json'.", name: 'response_format' };
 }
 
 /**

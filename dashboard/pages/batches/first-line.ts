@@ -13,6 +13,13 @@ export const FIRST_LINE_ENDPOINTS = [
   '/v1/completions',
   '/v1/embeddings',
   '/v1/responses',
+  '/v1/rerank',
+  '/v1/score',
+  '/v1/classify',
+  '/v1/pooling',
+  '/v1/moderations',
+  '/v1/audio/transcriptions',
+  '/v1/audio/translations',
   '/v1/otela/functions',
 ] as const satisfies Batch['endpoint'][];
 

@@ -1,6 +1,7 @@
 /** How the client classifies an engine's responses to single lines. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LineClient } from '../../../agent/batch/line-client.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
@@ -26,6 +27,49 @@ it.each([
   });
   const { signal } = new AbortController();
   expect(await client.run('/v1/chat/completions', '{}', 'r', signal)).toMatchObject(wanted);
+});
+
+it('sends audio as the form that engines read, and nothing of the line that is no field', async () => {
+  const server = createServer((request, response) => {
+    const form = new Response(Readable.toWeb(request) as ReadableStream, {
+      headers: { 'content-type': request.headers['content-type'] ?? '' },
+    }).formData();
+    neverRejects(
+      form.then(async (fields) => {
+        const file = fields.get('file');
+        const audio = file instanceof File ? [file.name, file.type, await file.text()] : [];
+        const texts = [...fields].filter(([, value]) => typeof value === 'string');
+        response.end(JSON.stringify({ text: 'hi', audio, texts, path: request.url }));
+      }),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const client = new LineClient({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }, () => undefined);
+  onTestFinished(async () => {
+    await client.close();
+    server.close();
+  });
+  const line = {
+    model: 'whisper',
+    file_url: 'data:audio/x-wav;base64,UklGRg==',
+    timestamp_granularities: ['word'],
+    metadata: { otela_require: 'gpu=H100' },
+    priority: 9,
+  };
+  const { signal } = new AbortController();
+  const answer = await client.run('/v1/audio/transcriptions', JSON.stringify(line), 'r', signal);
+  expect(answer).toMatchObject({ kind: 'answered', status: 200 });
+  expect(JSON.parse('body' in answer ? answer.body : '')).toEqual({
+    text: 'hi',
+    audio: ['audio.wav', 'audio/x-wav', 'RIFF'],
+    texts: [
+      ['model', 'whisper'],
+      ['timestamp_granularities[]', 'word'],
+    ],
+    path: '/v1/audio/transcriptions',
+  });
 });
 
 describe('a line that takes long', () => {

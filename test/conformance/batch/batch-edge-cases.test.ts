@@ -81,7 +81,6 @@ it.each<[string, unknown[], unknown[]]>([
     [['invalid_request', 'body.messages', 2]],
   ],
   ['an id that comes twice', [line('a'), line('b'), line('a')], [['duplicate_custom_id', 'custom_id', 3]]],
-  ['two models', [line('a'), line('b', {}, { model: 'other' })], [['mismatched_model', 'body.model', 2]]],
   ['no line', [''], [['empty_file', null, null]]],
 ])('a file with %s fails, and its errors say where', async (_, lines, errors) => {
   const batch = await ended(textOf(lines));

@@ -6,11 +6,12 @@ import * as z from 'zod';
 import { endAll, eventually } from '../../support/processes.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../../support/test-cluster.ts';
 
+const OTHER_MODEL = 'stand-in/model-2';
 let cluster: TestCluster;
 let client: OpenAI;
 
 beforeAll(async () => {
-  cluster = await openTestCluster();
+  cluster = await openTestCluster({ engine: { models: [MODEL, OTHER_MODEL] } });
   client = new OpenAI({ baseURL: cluster.base, apiKey: cluster.key, maxRetries: 0 });
 });
 afterAll(endAll);
@@ -154,6 +155,38 @@ describe('a batch', () => {
     expect((await client.files.retrieve(done.output_file_id ?? '')).purpose).toBe('batch_output');
     const times = [done.created_at, done.in_progress_at ?? 0, done.finalizing_at ?? 0, done.completed_at ?? 0];
     expect(times).toEqual([...times].sort((a, b) => a - b));
+  });
+
+  it('may name several models, and names none then', async () => {
+    const lines = ['a', 'b', 'c'].map((id, i) => line(id, { model: i === 1 ? OTHER_MODEL : MODEL }));
+    const done = await ended((await made(lines)).id);
+    expect(done).toMatchObject({ status: 'completed', model: null, request_counts: { total: 3, completed: 3 } });
+    const models = (await linesOf(done.output_file_id)).map(({ custom_id: id, response }) => [id, response.body.model]);
+    expect(models.sort()).toEqual([
+      ['a', MODEL],
+      ['b', OTHER_MODEL],
+      ['c', MODEL],
+    ]);
+  });
+
+  it.each([
+    ['/v1/rerank', { query: 'q', documents: ['one', 'two'] }, { results: [{}, {}] }],
+    ['/v1/score', { text_1: 'a', text_2: ['b', 'c'] }, { data: [{}, {}] }],
+    ['/v1/audio/transcriptions', { file_url: 'data:audio/wav;base64,UklGRg==' }, { text: expect.any(String) }],
+  ])('runs lines of %s', async (endpoint, members, answer) => {
+    const asked = JSON.stringify({
+      custom_id: 'a',
+      method: 'POST',
+      url: endpoint,
+      body: { model: MODEL, ...members },
+    });
+    const batch = await client.batches.create({
+      input_file_id: await upload([asked]),
+      endpoint: endpoint as typeof ENDPOINT,
+      completion_window: '24h',
+    });
+    const done = await ended(batch.id);
+    expect(await linesOf(done.output_file_id)).toMatchObject([{ custom_id: 'a', response: { body: answer } }]);
   });
 
   it('keeps an answer 400 of the engine as a response in the error file', async () => {

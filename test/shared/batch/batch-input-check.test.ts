@@ -9,6 +9,8 @@ import {
   LINE_REQUIREMENTS_MAX,
   LINES_MAX,
 } from '../../../shared/batch/batch-input-check.ts';
+import type { BatchEndpoint } from '../../../shared/batch/batch-line.ts';
+import { FUNCTIONS_ENDPOINT } from '../../../shared/batch/function-context.ts';
 import { LineSplitter } from '../../../shared/batch/line-splitter.ts';
 
 const ENDPOINT = '/v1/chat/completions';
@@ -67,11 +69,6 @@ describe('the check of an input file', () => {
     ['a body that is a string', line('a', { body: 'hi' }), [['invalid_request', 'body', 1]]],
     ['a custom_id that is a number', line('a', { custom_id: 7 }), [['invalid_request', 'custom_id', 1]]],
     ['a custom_id twice', `${line('a')}\n${line('a')}`, [['duplicate_custom_id', 'custom_id', 2]]],
-    [
-      'two models',
-      `${line('a')}\n${line('b', { body: { ...body, model: 'n' } })}`,
-      [['mismatched_model', 'body.model', 2]],
-    ],
     ['nesting that parsers take and writers do not', deep, [['invalid_json_line', null, 1]]],
     [
       'the model twice: an engine might take the first',
@@ -82,6 +79,46 @@ describe('the check of an input file', () => {
     ['no line', '\n \n', [['empty_file', null, null]]],
   ])('refuses %s', (_, text, errors) => {
     expect(codes(text)).toEqual(errors);
+  });
+
+  it('accepts several models, and puts the lines of each into chunks of their own', () => {
+    const other = (id: string) => line(id, { body: { ...body, model: 'n' } });
+    const checked = check([line('a'), line('b'), other('c'), line('d')].join('\n'));
+    expect(checked).toMatchObject({ lines: 4, errors: [], demands: [{ model: 'm' }, { model: 'n' }] });
+    expect(checked).not.toHaveProperty('model');
+    expect(checked.chunks.map(({ demands, lines }) => [demands, lines])).toEqual([
+      [0, 2],
+      [1, 1],
+      [0, 1],
+    ]);
+  });
+
+  it('accepts one function only, because a node loads it for the whole batch', () => {
+    const endpoint = FUNCTIONS_ENDPOINT;
+    const call = (id: string, model: string) => line(id, { url: endpoint, body: { model, input: 1 } });
+    const text = `${call('a', 'function:file-a')}\n${call('b', 'function:file-b')}`;
+    expect(codes(text, { endpoint })).toEqual([['mismatched_model', 'body.model', 2]]);
+  });
+
+  it.each<[BatchEndpoint, Record<string, unknown>, string | undefined]>([
+    ['/v1/rerank', { query: 'q', documents: ['d'] }, undefined],
+    ['/v1/rerank', { query: 'q' }, 'body.documents'],
+    ['/v1/score', { text_1: 'a', text_2: ['b'] }, undefined],
+    ['/v1/score', { query: 'a', items: ['b'] }, undefined],
+    ['/v1/score', { text_1: 'a' }, 'body.text_2'],
+    ['/v1/classify', { input: 'x' }, undefined],
+    ['/v1/audio/transcriptions', { file_url: 'data:audio/wav;base64,UklGRg==' }, undefined],
+    ['/v1/audio/transcriptions', { file_url: 'http://169.254.169.254/latest' }, 'body.file_url'],
+    ['/v1/audio/transcriptions', { file_url: 'data:audio/wav;base64,UklG\r\nx: y' }, 'body.file_url'],
+    ['/v1/audio/transcriptions', { file_url: ['data:audio/wav;base64,UklGRg=='] }, 'body.file_url'],
+    [
+      '/v1/audio/translations',
+      { file_url: 'data:audio/wav;base64,UklGRg==', response_format: 'srt' },
+      'body.response_format',
+    ],
+  ])('%s with %j', (endpoint, members, param) => {
+    const one = line('a', { url: endpoint, body: { model: 'm', ...members } });
+    expect(codes(one, { endpoint })).toEqual(param === undefined ? [] : [['invalid_request', param, 1]]);
   });
 
   it('refuses each line of a model that the key may not use, and asks for each model once', () => {
