@@ -3,6 +3,7 @@ import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
 import { DEPLOYMENT_LABEL } from '../../shared/deployment/deployment-labels.ts';
 import { JOB_LABEL, jobNamePrefix, type ServingNode } from '../../shared/factory/factory-exchange.ts';
 import { formatMs } from '../config/value-schemas.ts';
+import { isHostName, recordHostFailure, recordHostRecovery } from './blocked-hosts.ts';
 import { allPlaces, type DecisionNote, type FactoryWorld } from './factory-world.ts';
 import { type FailureKind, recordFailure, recordRecovery } from './launch-back-off.ts';
 import {
@@ -74,8 +75,12 @@ export function observeJobs(
         // again immediately and forever.
         if (known === undefined && !isNew) continue;
         delete memory.jobs[key];
+        const shown = known ?? {
+          ...adoptJob(memory, world, cluster, job, now),
+          ...(watched ? {} : { unwatched: true }),
+        };
         ended.push({
-          job: known ?? { ...adoptJob(memory, world, cluster, job, now), ...(watched ? {} : { unwatched: true }) },
+          job: isHostName(job.host) ? { ...shown, host: job.host } : shown,
           how: job.ended ?? 'failed',
           ...(job.reason === undefined ? {} : { reason: job.reason }),
         });
@@ -221,7 +226,7 @@ function isWatched(memory: Memory, cluster: string, { config, before: round }: F
   return before === undefined || before === round || now - before < WATCHED_ROUNDS * config.guest.every;
 }
 
-function applyListing(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {
+function applyListing(memory: Memory, job: JobMemory, { state, reason, host }: ListedJob, now: number): void {
   delete job.missing;
   delete job.unwatched;
   if (reason === undefined || state === 'running') delete job.reason;
@@ -231,8 +236,10 @@ function applyListing(memory: Memory, job: JobMemory, { state, reason }: ListedJ
     if (job.state !== 'pending') Object.assign(job, { state: 'pending', since: now });
     delete job.began_at;
     delete job.ready_at;
+    delete job.host;
     return;
   }
+  if (isHostName(host)) job.host = host;
   if (job.began_at !== undefined) return;
   job.began_at = now;
   if (job.pool !== undefined) {
@@ -258,9 +265,10 @@ function placeNode(
     job.state = state;
     job.since = now;
   }
-  const { model, cluster } = job;
+  const { model, cluster, host } = job;
   const served =
     job.ready_at !== undefined && job.state === 'ready' && now - job.ready_at >= world.config.guest.short_lived;
+  if (served && host !== undefined) recordHostRecovery(memory, cluster, host);
   if (served && model !== undefined) recordRecovery(memory, model, cluster, job.context);
 }
 
@@ -308,9 +316,16 @@ export function assessEnd(
   const short = lived < world.config.guest.short_lived;
   const kind = failureOf(job, how, short, over, world);
   const failure = { model, cluster, context, reason: about, ...(logTail === undefined ? {} : { log_tail: logTail }) };
-  return kind === undefined
-    ? note(about)
-    : note(`${about}; ${recordFailure(memory, kind, failure, world.config.guest, now)}`);
+  if (kind === undefined) return note(about);
+  const follows = [recordFailure(memory, kind, failure, world.config.guest, now), blockedHost(job, kind, memory, now)];
+  return note([about, ...follows].filter((text) => text !== undefined).join('; '));
+}
+
+/** Blames the host for a failed start, if the recipe has served before. Otherwise the recipe may be broken. */
+function blockedHost(job: JobMemory, kind: FailureKind, memory: Memory, now: number): string | undefined {
+  const { cluster, host, context } = job;
+  if (kind !== 'failed' || host === undefined || memory.loads[context] === undefined) return undefined;
+  return recordHostFailure(memory, cluster, host, now);
 }
 
 /**

@@ -14,6 +14,8 @@ const jobMemory = z.object({
   model: z.string().optional(),
   pool: z.string().optional(),
   gpus: z.number(),
+  /** The host on which it runs. Absent: it waits, or the scheduler does not say. */
+  host: z.string().max(255).optional(),
   state: z.enum(['pending', 'starting', 'loading', 'ready', 'draining']),
   /** Time at which `state` last changed. */
   since: at,
@@ -117,6 +119,8 @@ export const memorySchema = z.object({
   waits: z.record(z.string(), z.number()),
   /** By cluster: when it last listed its jobs. */
   listed_at: z.record(z.string(), at).default({}),
+  /** Failed starts by CLUSTER/HOST. `until`: when the host gets jobs again; 0: it gets jobs. */
+  hosts: z.record(z.string(), z.object({ failed: z.number(), at, until: z.number() })).default({}),
   failed: z.array(failedJob).max(FAILED_MAX).default([]),
 });
 export type Memory = z.infer<typeof memorySchema>;
@@ -138,6 +142,7 @@ export function emptyMemory(now: number): Memory {
     loads: {},
     waits: {},
     listed_at: {},
+    hosts: {},
     failed: [],
   };
 }

@@ -1,6 +1,7 @@
 /** Runs one round: queries the schedulers, decides, acts, and stores each step before it is taken. */
 import { jobNamePrefix } from '../../shared/factory/factory-exchange.ts';
 import type { FactoryConfig } from '../config/schema.ts';
+import { blockedHosts, forgetHosts } from '../decisions/blocked-hosts.ts';
 import { type Decisions, decideActions, withIntendedSubmissions } from '../decisions/decide-actions.ts';
 import { DRAIN_MAX_MS } from '../decisions/decide-stops.ts';
 import type {
@@ -18,6 +19,9 @@ import { errorLine } from '../factory-error.ts';
 import { type Launcher, LauncherError } from '../launchers/launcher.ts';
 import { jobContext } from '../recipes/job-context.ts';
 import { scriptBody } from '../recipes/job-script.ts';
+
+/** Slurm's refusal of a host that it does not know, which may have been taken out of the cluster. */
+const NODE_REFUSED = /node name/i;
 
 export interface RoundDependencies {
   config: FactoryConfig;
@@ -186,6 +190,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
   const jobs = count === 1 ? 'a job' : `${count} jobs`;
   try {
     const contents = jobContext(model, place);
+    const exclude = blockedHosts(memory, cluster.id, parts.now());
     const body = scriptBody({
       factory: config.factory,
       gateway: config.gateway,
@@ -203,6 +208,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
       ...(engine.image === undefined ? {} : { image: engine.image }),
       ...(contents.deployment === undefined ? {} : { deployment: contents.deployment }),
       body,
+      ...(exclude.length > 0 && { exclude }),
       log: parts.logPath(cluster.id),
     });
     submission.outcome = 'accepted';
@@ -212,6 +218,7 @@ async function submit(parts: RoundDependencies, action: Extract<FactoryAction, {
   } catch (error) {
     // After any other error the outcome is unknown, so the submission stays `sent`.
     if (!(error instanceof LauncherError)) throw error;
+    if (NODE_REFUSED.test(error.message)) forgetHosts(memory, cluster.id);
     submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${errorLine(error)}`;
     const follows = recordFailure(

@@ -33,6 +33,8 @@ export interface JobSubmission {
   gpus: number;
   /** The part of the script below the directives. It contains the expression `jobId` of the batch system. */
   body: string;
+  /** Hosts on which the jobs must not run. Only systems that list the hosts of jobs get them. */
+  exclude?: readonly string[];
   /** Path of each job's output file; `%j` in it stands for the job's id. */
   log: string;
 }
@@ -47,6 +49,8 @@ export interface ListedJob {
   id: string;
   name: string;
   state: ListedState;
+  /** The host on which the job runs or ran. Absent: unknown. */
+  host?: string;
   /** The batch system's text about why the job waits, or how it ended. */
   reason?: string;
   /**

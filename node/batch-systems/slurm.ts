@@ -10,7 +10,7 @@ const BEFORE_END_S = 120;
 /**
  * Format of squeue's output: one job per line. Only the reason may contain a vertical bar, and it is the last field.
  */
-const SQUEUE_FORMAT = '%i|%j|%T|%r';
+const SQUEUE_FORMAT = '%i|%j|%T|%N|%r';
 const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
 /**
  * Matches Slurm's output if its controller is unavailable, so that the job may exist. Any other error means that the
@@ -48,7 +48,7 @@ export function slurm({ clusters }: JobCluster): BatchSystem {
 }
 
 /** Returns the whole script for sbatch. */
-function script({ name, count, pool, gpus, body, log }: JobSubmission): string {
+function script({ name, count, pool, gpus, body, log, exclude = [] }: JobSubmission): string {
   const option = (key: string, value: string | number | undefined) =>
     value === undefined ? [] : [`#SBATCH --${key}=${value}`];
   return [
@@ -63,6 +63,7 @@ function script({ name, count, pool, gpus, body, log }: JobSubmission): string {
     ...option('constraint', pool.constraint),
     ...option('mem', pool.memory),
     ...option('cpus-per-task', pool.cpus),
+    ...(exclude.length === 0 ? [] : [`#SBATCH --exclude=${exclude.join(',')}`]),
     // Slurm must not requeue a job, because it would then run again without the factory's knowledge.
     '#SBATCH --no-requeue',
     `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
@@ -105,14 +106,15 @@ const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
 
 function parseJobs(out: string): ListedJob[] {
   return out.split('\n').flatMap((line): ListedJob[] => {
-    const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
+    const [id = '', name = '', word = '', node = '', ...rest] = line.trim().split('|');
     // With --clusters, squeue prints a line with the cluster's name, which is skipped.
     if (!/^\d+(_\d+)?$/.test(id)) return [];
     const reason = rest.join('|');
     if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];
-    if (RUNNING.has(word)) return [{ id, name, state: 'running' }];
+    const host = node === '' ? {} : { host: node };
+    if (RUNNING.has(word)) return [{ id, name, state: 'running', ...host }];
     const ended = ENDED[word.split(' ')[0] ?? ''];
-    return [{ id, name, state: 'ended', reason: word, ...(ended === undefined ? {} : { ended }) }];
+    return [{ id, name, state: 'ended', reason: word, ...host, ...(ended === undefined ? {} : { ended }) }];
   });
 }
 

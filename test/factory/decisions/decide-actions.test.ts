@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from '../../../factory/config/read-config.ts';
+import { blockedHosts } from '../../../factory/decisions/blocked-hosts.ts';
 import { type Decisions, decideActions, withIntendedSubmissions } from '../../../factory/decisions/decide-actions.ts';
 import { type ClusterView, type FactoryWorld, placedModels } from '../../../factory/decisions/factory-world.ts';
 import { assessEnd, type EndedJob, observeJobs } from '../../../factory/decisions/observe-jobs.ts';
@@ -71,6 +72,22 @@ const node = (id: string, more: Partial<ServingNode> = {}): ServingNode => ({
   ...more,
 });
 const kinds = ({ actions }: Decisions) => actions.map((action) => [action.kind, action.model]);
+
+it('a host on which starts fail is blamed once the recipe has served on another, and not before', () => {
+  const bench = new Bench();
+  const waiting = [{ model: LLAMA, waiting: 3, oldest_wait_ms: 1_000 }];
+  const fails = (id: string) => {
+    bench.round([bench.job(LLAMA, id, 'running', { host: 'nid1' })], waiting);
+    bench.round([bench.job(LLAMA, id, 'ended', { host: 'nid1', ended: 'failed' })], waiting);
+  };
+  fails('1');
+  expect(bench.memory.hosts, 'the recipe may be broken').toEqual({});
+  bench.round([bench.job(LLAMA, '2', 'running', { host: 'nid2' })], waiting, [node('2')]);
+  fails('3');
+  fails('4');
+  expect(Object.keys(bench.memory.hosts)).toEqual(['alps/nid1']);
+  expect(blockedHosts(bench.memory, 'alps', bench.now)).toEqual(['nid1']);
+});
 
 it('a request for a cold model starts one job, and no second one while the first is on its way', () => {
   const bench = new Bench();

@@ -26,22 +26,22 @@ const RECORDED: Recorded[] = [
     submitted: '4711\n',
     id: '4711',
     listed: `CLUSTER: alps
-1|${NAME}|PENDING|Priority
-2_0|${NAME}|RUNNING|None
-3|${NAME}|FAILED|NonZeroExitCode
-4|${NAME}|PREEMPTED|None
-5|${NAME}|CANCELLED by 0|None
-6|${NAME}|OUT_OF_MEMORY|OutOfMemory
-7|somebody-else|RUNNING|None
-8|${NAME}|PENDING|Reason|with a bar
+1|${NAME}|PENDING||Priority
+2_0|${NAME}|RUNNING|nid001|None
+3|${NAME}|FAILED|nid002|NonZeroExitCode
+4|${NAME}|PREEMPTED|nid002|None
+5|${NAME}|CANCELLED by 0||None
+6|${NAME}|OUT_OF_MEMORY|nid003|OutOfMemory
+7|somebody-else|RUNNING|nid001|None
+8|${NAME}|PENDING||Reason|with a bar
 `,
     jobs: [
       { id: '1', name: NAME, state: 'pending', reason: 'Priority' },
-      { id: '2_0', name: NAME, state: 'running' },
-      { id: '3', name: NAME, state: 'ended', ended: 'failed', reason: 'FAILED' },
-      { id: '4', name: NAME, state: 'ended', ended: 'preempted', reason: 'PREEMPTED' },
+      { id: '2_0', name: NAME, state: 'running', host: 'nid001' },
+      { id: '3', name: NAME, state: 'ended', ended: 'failed', reason: 'FAILED', host: 'nid002' },
+      { id: '4', name: NAME, state: 'ended', ended: 'preempted', reason: 'PREEMPTED', host: 'nid002' },
       { id: '5', name: NAME, state: 'ended', ended: 'cancelled', reason: 'CANCELLED by 0' },
-      { id: '6', name: NAME, state: 'ended', ended: 'failed', reason: 'OUT_OF_MEMORY' },
+      { id: '6', name: NAME, state: 'ended', ended: 'failed', reason: 'OUT_OF_MEMORY', host: 'nid003' },
       { id: '8', name: NAME, state: 'pending', reason: 'Reason|with a bar' },
     ],
     nothing: '',

@@ -41,6 +41,9 @@ it('Slurm: several jobs are one array, and a job is never put back by the schedu
   expect(script).toContain('#SBATCH --array=0-2\n');
   expect(script).toContain('#SBATCH --no-requeue\n');
   expect(script).toContain('alps-%A_%a.log');
+  expect(script).not.toContain('--exclude');
+  await launcher.submit({ ...submission('slurm'), exclude: ['nid001', 'nid002'] });
+  expect(script).toContain('#SBATCH --exclude=nid001,nid002\n');
 });
 
 it('finds the job id behind the words that a site prints before it', async () => {
@@ -53,7 +56,7 @@ it('finds the job id behind the words that a site prints before it', async () =>
 it('the clusters of a federation are named in every call, and told apart in what squeue prints', async () => {
   const answers: Record<string, string> = {
     sbatch: '12;daint\n',
-    squeue: `CLUSTER: daint\n12|${NAME}|PENDING|Priority\nCLUSTER: alps\n`,
+    squeue: `CLUSTER: daint\n12|${NAME}|PENDING||Priority\nCLUSTER: alps\n`,
     sinfo: 'CLUSTER: daint\nn1|normal*|idle|gpu:h100:4|gpu:h100:0\nCLUSTER: alps\n',
     scancel: '',
   };
