@@ -10,6 +10,7 @@ import { openApiRoutes } from './admin/openapi/document.ts';
 import { scimRoutes } from './admin/scim/scim-routes.ts';
 import { batchRoutes } from './batch/batch-routes.ts';
 import { batchAgentRoutes } from './batch/leases/agent-routes.ts';
+import { secretRoutes } from './batch/secret-routes.ts';
 import { connectCircuit } from './circuit/connect-circuit.ts';
 import type { Env } from './env.ts';
 import { factoryRoutes } from './factory/exchange-route.ts';
@@ -65,6 +66,7 @@ app.route('/factory', factoryRoutes);
 app.route('/v1/files', fileRoutes);
 app.route('/v1/uploads', uploadRoutes);
 app.route('/v1/batches', batchRoutes);
+app.route('/v1/otela/secrets', secretRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */

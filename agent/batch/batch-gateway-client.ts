@@ -1,7 +1,7 @@
 /** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes.ts. */
 import { randomBytes } from 'node:crypto';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
-import type * as z from 'zod';
+import * as z from 'zod';
 import { GatewayRefusalError } from '../../node/gateway-client.ts';
 import {
   BATCH_SIGNATURE_HEADER,
@@ -10,6 +10,7 @@ import {
   writeBatchSignature,
 } from '../../shared/batch/batch-signature.ts';
 import type { NodeContexts } from '../../shared/batch/function-context.ts';
+import { SECRET_MAX_CHARS, SECRET_NAME } from '../../shared/batch/function-secret.ts';
 import {
   type CommitCounts,
   commitCountsSchema,
@@ -27,6 +28,10 @@ import { gatewayErrorCode } from '../../shared/openai/error-message.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
+
+const secretsSchema = z.object({
+  secrets: z.record(z.string().regex(SECRET_NAME), z.string().max(SECRET_MAX_CHARS)),
+});
 
 export interface SessionCredentials {
   ticket: Ticket;
@@ -85,6 +90,11 @@ export class BatchGatewayClient {
   /** Downloads the function's Python code. @throws Error */
   async functionCode(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     return (await this.#post('function', refOf(lease), signal)) ?? Buffer.alloc(0);
+  }
+
+  /** Returns the secrets that the function of a lease declares. @throws Error */
+  async functionSecrets(lease: GrantedLease, signal: AbortSignal): Promise<Record<string, string>> {
+    return parsed(secretsSchema, await this.#post('secrets', refOf(lease), signal)).secrets;
   }
 
   /** Downloads the bytes of the leased chunk. @throws Error */

@@ -16,8 +16,11 @@ import type { Mesh } from '../mesh/mesh.ts';
 import { packedFormat } from '../weights/environment/unpack-archive.ts';
 import type { Environment } from '../weights/environment/unpacked-environments.ts';
 import { MeshPeers, peerNameOf } from '../weights/mesh-peers.ts';
+import { HubSource } from '../weights/sources/hub-source.ts';
+import { readSource } from '../weights/sources/open-source.ts';
 import { PackagesSource } from '../weights/sources/packages-source.ts';
 import type { NodeWeightsConfig } from '../weights/weights-config.ts';
+import { WeightsError } from '../weights/weights-error.ts';
 import { WeightsService } from '../weights/weights-service.ts';
 import { settlesWithin } from './settles-within.ts';
 
@@ -32,6 +35,8 @@ const MESH_WITHIN_MS = 20_000;
  */
 const POLL_MS = 1_000;
 const RECORD_EVERY_MS = 10_000;
+/** Time limit of the question whether the hub gives a repository to the owner of a function. */
+const LIST_WITHIN_MS = 30_000;
 const NAME_MAX = 96;
 const WEIGHTS = '{{weights}}';
 const ENVIRONMENT = '{{environment}}';
@@ -130,6 +135,28 @@ export class AgentWeights implements WeightsHandlers {
     } finally {
       clearInterval(timer);
     }
+  }
+
+  /**
+   * Copies a repository of the hub for a function. If not everybody may read the repository, the hub must give it to
+   * the function's owner: another owner's function, or the engine, may have brought it here.
+   * @param token of the function's owner; undefined: the agent's own is used for repositories that everybody may read
+   * @throws WeightsError
+   */
+  async pullForFunction(text: string, token: string | undefined): Promise<void> {
+    await this.#ready();
+    const { env } = this.#options;
+    const source = readSource(text);
+    if (source.kind !== 'hub') throw new WeightsError('wrong', `${text} is not a repository of the hub`);
+    const theirs = token === undefined ? undefined : new HubSource(source, { ...env, HF_TOKEN: token });
+    const { manifest } = await this.#weights.pull(text, false, theirs);
+    if (manifest.public) return;
+    if (theirs === undefined)
+      throw new WeightsError(
+        'refused',
+        `${text} is gated or private: store your token with "otela secrets set HF_TOKEN", and declare secrets=["HF_TOKEN"]`,
+      );
+    await theirs.list(AbortSignal.timeout(LIST_WITHIN_MS));
   }
 
   /**

@@ -53,7 +53,7 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
     return (
       weights && {
         directory: weights.status().directory,
-        pull: (source: string) => weights.pull(source, () => {}),
+        pull: weights.pullForFunction.bind(weights),
         packages: weights.packages.bind(weights),
       }
     );
@@ -85,16 +85,19 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
  * @returns undefined: functions run without a sandbox; `missing`: they do not run, because the operator requires one
  */
 async function openSandbox(
-  { functions, env, secrets, log }: FunctionsOptions,
+  options: FunctionsOptions,
   temporary: string,
   run: RunTool,
 ): Promise<FunctionSandbox | undefined | 'missing'> {
+  const { functions, env, secrets, log } = options;
   const { sandbox, network } = functions;
   if (sandbox === 'off') return undefined;
   const fault = await sandboxFault(run, temporary);
   if (fault === undefined) {
     const { HOME: home, HF_HOME: hub, XDG_RUNTIME_DIR: runtime } = env;
-    const hidden = [temporary, '/tmp', '/dev/shm', '/run/user', home ?? '', runtime ?? '', ...secrets];
+    // Repositories that not everybody may read are there. A function sees those that it declares.
+    const weights = options.weights()?.status().directory ?? '';
+    const hidden = [temporary, '/tmp', '/dev/shm', '/run/user', home ?? '', runtime ?? '', weights, ...secrets];
     const masked = [...secrets, ...(hub === undefined ? [] : [join(hub, 'token'), join(hub, 'stored_tokens')])];
     return new FunctionSandbox({ hidden, masked, network });
   }

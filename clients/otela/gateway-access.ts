@@ -102,9 +102,10 @@ export function sendResource(
   access: Pick<GatewayAccess, 'gateway' | 'key'>,
   path: string,
   body: string | FormData | undefined,
+  method: 'POST' | 'PUT' | 'DELETE' = 'POST',
 ): Promise<unknown> {
   const type: Record<string, string> = typeof body === 'string' ? { 'content-type': 'application/json' } : {};
-  return ask(access, path, { method: 'POST', headers: type, ...(body === undefined ? {} : { body }) });
+  return ask(access, path, { method, headers: type, ...(body === undefined ? {} : { body }) });
 }
 
 async function ask(

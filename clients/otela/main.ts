@@ -35,6 +35,7 @@ import { keyFile, loginCommand } from './login-command.ts';
 import { modelsCommand } from './models-command.ts';
 import { cancelRun, listRuns, logsOfRun, retryRun, watchRun } from './runs-command.ts';
 import { sealCommand } from './seal-command.ts';
+import { deleteSecret, listSecrets, setSecret } from './secrets-command.ts';
 import { usageCommand } from './usage-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
@@ -252,6 +253,29 @@ the last output of the calls, and why calls failed. retry sends the failed calls
   },
 };
 
+const SECRETS: Command<Output> = {
+  summary: 'store secrets, such as a token of Hugging Face, for your Python functions',
+  examples: `[list|set NAME|delete NAME] [--gateway URL] [--json]
+
+set reads the value from stdin. The gateway stores it encrypted and shows it to nobody. Nodes get it with the lines of functions of the same
+project that declare secrets=["NAME"], and only the processes of these functions have it.
+  otela secrets set HF_TOKEN < ~/.cache/huggingface/token
+  otela secrets`,
+  takes: ['list', 'set', 'delete'],
+  flags: READ_FLAGS,
+  run: async (args, out) => {
+    const { values, words } = parseLine(args, READ_FLAGS, { words: 2 });
+    const [verb = 'list', name] = words;
+    const access = gatewayAccess(values);
+    if (values.json && verb !== 'list') throw new UsageError('--json belongs to otela secrets list');
+    if (verb === 'list') await listSecrets(access, values.json, out);
+    else if (verb === 'set') await setSecret(access, name, out);
+    else if (verb === 'delete') await deleteSecret(access, name, out);
+    else throw new UsageError(`"${verb}" is not one of list, set, delete`);
+    return EXIT_DONE;
+  },
+};
+
 export const OTELA_PROGRAM: Program<Output> = {
   name: 'otela',
   version: project.version,
@@ -269,6 +293,7 @@ export const OTELA_PROGRAM: Program<Output> = {
     token: TOKEN,
     launch: LAUNCH,
     runs: RUNS,
+    secrets: SECRETS,
     seal: SEAL,
     canary: CANARY,
   },

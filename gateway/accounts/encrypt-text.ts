@@ -5,7 +5,15 @@
 import { sha256Hex } from './secrets.ts';
 
 /** Purpose of an encrypted text. A text can be decrypted only for the purpose for which it was encrypted. */
-type Purpose = 'receipt' | 'login' | 'login without TLS' | 'attestation' | 'key' | 'key without TLS' | 'device';
+type Purpose =
+  | 'secret'
+  | 'receipt'
+  | 'login'
+  | 'login without TLS'
+  | 'attestation'
+  | 'key'
+  | 'key without TLS'
+  | 'device';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
@@ -39,7 +47,7 @@ export async function decryptText(secret: string, purpose: Purpose, sealed: stri
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** Maximum cached keys: one installation has one secret and seven purposes. */
+/** Maximum cached keys: one installation has one secret and eight purposes. */
 const KEYS_MAX = 8;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {

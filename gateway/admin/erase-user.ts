@@ -12,7 +12,7 @@ import {
 } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
-import { batches, deletedFiles, files, uploads } from '../files/file-tables.ts';
+import { batches, deletedFiles, files, functionSecrets, uploads } from '../files/file-tables.ts';
 import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
 import { usageTotals } from '../usage/usage-tables.ts';
 import { foldUser } from '../usage/usage-totals.ts';
@@ -129,7 +129,7 @@ async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: stri
     .from(apiKeys)
     .where(eq(apiKeys.userId, user));
   const isTheirs = (
-    owner: typeof files.owner | typeof deletedFiles.owner | typeof uploads.owner | typeof batches.owner,
+    owner: (typeof files | typeof deletedFiles | typeof uploads | typeof batches | typeof functionSecrets)['owner'],
   ) => or(eq(owner, `user:${user}`), inArray(owner, keys));
   const theirs = db.select({ id: batches.id }).from(batches).where(isTheirs(batches.owner));
   const some = await queryOrUnavailable(theirs.orderBy(desc(batches.open)).limit(BATCHES_PER_CALL));
@@ -141,6 +141,7 @@ async function forgetFiles({ env, now }: AdminCall<unknown, unknown>, user: stri
     db.batch([
       db.delete(batches).where(inArray(batches.id, ids)),
       db.update(files).set({ filename: GONE, expiresAt: now }).where(isTheirs(files.owner)),
+      db.delete(functionSecrets).where(isTheirs(functionSecrets.owner)),
       db.delete(deletedFiles).where(isTheirs(deletedFiles.owner)),
       db.update(uploads).set({ filename: GONE, expiresAt: now }).where(isTheirs(uploads.owner)),
     ]),

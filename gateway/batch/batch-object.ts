@@ -210,6 +210,13 @@ export class BatchObject extends GatewayObject {
 
   #stops({ chunk }: LeaseRef): boolean {
     // A forgotten batch has no state to read.
+  /** Returns the owner and the names of the secrets that the batch's function declares. Null: the lease has ended. */
+  functionSecrets(ref: LeaseRef): { owner: string; names: string[] } | null {
+    const { spec } = this.#record;
+    if (spec === undefined || !this.renew(ref)) return null;
+    return { owner: spec.owner, names: this.#record.function?.secrets ?? [] };
+  }
+
     if (this.#isForgotten || this.#closed) return true;
     const { state, ledger } = this.#record;
     return state.status !== 'in_progress' || !ledger.isOpen(chunk);

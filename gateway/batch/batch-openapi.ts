@@ -4,8 +4,10 @@
 import * as z from 'zod';
 import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
 import { BATCH_STATUSES } from '../../shared/batch/batch-status.ts';
+import { SECRET_NAME_RULE } from '../../shared/batch/function-secret.ts';
 import { listQueryOf, pageSchemaOf } from '../files/file-openapi.ts';
 import type { RouteDescription } from '../http/route-description.ts';
+import { secretBody } from './secret-routes.ts';
 
 const count = z.int().min(0);
 const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null: this has not happened.' });
@@ -89,6 +91,12 @@ const resultSchema = z.strictObject({
   error: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
 });
 
+const secretSchema = z.strictObject({
+  object: z.literal('otela.secret'),
+  name: z.string(),
+  created_at: z.int().min(0),
+});
+
 export const BATCH_ROUTES: readonly RouteDescription[] = [
   {
     method: 'post',
@@ -169,3 +177,23 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     answer: batchSchema,
   },
 ];
+  {
+    method: 'get',
+    path: '/v1/otela/secrets',
+    summary: 'List the names of the secrets that functions of the key’s project may get. No response has a value.',
+    answer: z.strictObject({ object: z.literal('list'), data: z.array(secretSchema) }),
+  },
+  {
+    method: 'put',
+    path: '/v1/otela/secrets/{name}',
+    summary: `Store a secret, encrypted, for functions of the key’s project. The name ${SECRET_NAME_RULE}.`,
+    body: secretBody,
+    example: { value: 'hf_…' },
+    answer: secretSchema,
+  },
+  {
+    method: 'delete',
+    path: '/v1/otela/secrets/{name}',
+    summary: 'Delete a secret. Processes of functions that have it keep it until they end.',
+    answer: z.strictObject({ object: z.literal('otela.secret'), name: z.string(), deleted: z.literal(true) }),
+  },

@@ -31,6 +31,8 @@ export interface BatchFunction {
   sha256: string;
   /** Python code, at most FUNCTION_MAX_BYTES. */
   code: string;
+  /** Names of the secrets that it declares. Absent: none. */
+  secrets?: string[];
 }
 
 interface BatchCounts {

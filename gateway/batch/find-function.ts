@@ -10,13 +10,16 @@ import {
   FUNCTIONS_ENDPOINT,
   readFunctionName,
 } from '../../shared/batch/function-context.ts';
+import { declaredSecrets } from '../../shared/batch/function-secret.ts';
 import { hex } from '../../shared/lattice/byte-codec.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { files } from '../files/file-tables.ts';
 import { storeOf } from '../files/store-access.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
+import { secretNames } from './function-secrets.ts';
 
 /**
  * @returns the function, or the error with which the batch fails; undefined: the lines are for engines
@@ -45,7 +48,13 @@ export async function functionOf(
   if (code === undefined) return failure('The file of the function was deleted, or is not UTF-8.');
   const sha256 = hash(code);
   const context = hash(contextMessage(owner, sha256, asks.name));
-  return { context, sha256, code, ...(asks.name === undefined ? {} : { name: asks.name }) };
+  const secrets = declaredSecrets(tryParseJson(code));
+  const stored = new Set((secrets.length === 0 ? [] : await secretNames(env, owner)).map(({ name }) => name));
+  const missing = secrets.find((name) => !stored.has(name));
+  if (missing !== undefined)
+    return failure(`The function declares the secret ${missing}, which is not stored: otela secrets set ${missing}.`);
+  const found = { context, sha256, code, ...(secrets.length > 0 && { secrets }) };
+  return asks.name === undefined ? found : { ...found, name: asks.name };
 }
 
 function failure(message: string): BatchError {

@@ -1,6 +1,6 @@
 /** Tables in D1 about files, uploads and batches; see accounts/account-tables.ts. */
 import { sql } from 'drizzle-orm';
-import { index, integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
+import { index, integer, primaryKey, sqliteTable, text } from 'drizzle-orm/sqlite-core';
 
 /** Files of the Files API. Their bytes are in the file store under the same id. */
 export const files = sqliteTable(
@@ -93,4 +93,21 @@ export const batches = sqliteTable(
     index('batches_owner').on(table.owner, table.createdAt, table.id),
     index('batches_open').on(table.open).where(sql`open = 1`),
   ],
+);
+
+/**
+ * Secrets that owners stored for their functions. The value is encrypted with the installation's secret, and no API
+ * returns it.
+ */
+export const functionSecrets = sqliteTable(
+  'function_secrets',
+  {
+    owner: text('owner').notNull(),
+    name: text('name').notNull(),
+    sealed: text('sealed').notNull(),
+    /** Id of the key that stored it. */
+    createdBy: text('created_by').notNull(),
+    createdAt: integer('created_at').notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.owner, table.name] })],
 );

@@ -10,7 +10,7 @@ export function modelParam(name: 'id' | 'model'): string {
 
 /** A route outside the admin API, as `/openapi.json` describes it. Its handler validates requests by its own code. */
 export interface RouteDescription {
-  method: 'get' | 'post' | 'delete';
+  method: 'get' | 'post' | 'put' | 'delete';
   /** Path in OpenAPI's form, with parameters such as `{id}`. */
   path: string;
   summary: string;

@@ -1,5 +1,6 @@
 /** What a packed function declares about its processes; see clients/python. */
 import * as z from 'zod';
+import { DECLARED_SECRETS_MAX, SECRET_NAME } from '../../../shared/batch/function-secret.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 
 /** Maximum number of declared packages or weights, and the maximum length of each. */
@@ -30,6 +31,8 @@ const optionsSchema = z.object({
   memory_bytes: z.int().positive().exactOptional(),
   /** Number of inputs in one call; `auto`: calls grow until one takes a second. */
   batch_size: z.union([z.literal('auto'), z.int().min(1).max(BATCH_MAX)]).default('auto'),
+  /** Names of the owner's secrets that its processes get as environment variables. */
+  secrets: z.array(z.string().regex(SECRET_NAME)).max(DECLARED_SECRETS_MAX).exactOptional(),
   timeout_s: z.number().positive().max(TIMEOUT_MAX_S).exactOptional(),
 });
 export type FunctionOptions = z.infer<typeof optionsSchema>;

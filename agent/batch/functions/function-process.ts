@@ -37,6 +37,8 @@ interface ProcessOptions {
   temporary: string;
   code: string;
   name: string | undefined;
+  /** Variables of the function's owner. Only this process gets them. */
+  secrets?: Readonly<Record<string, string>>;
   /** Directory of the packages that the function declares. */
   packages?: string | undefined;
   /** Returns the command that runs this command in a sandbox. Absent: it runs with all rights of the agent's user. */
@@ -90,7 +92,7 @@ export class FunctionProcess {
     const [file = '', ...args] = options.wrap?.(command, this.#directory) ?? command;
     this.#child = spawnSafely(file, args, {
       cwd: this.#directory,
-      env: functionEnvironment(env, this.#directory, options.packages),
+      env: { ...options.secrets, ...functionEnvironment(env, this.#directory, options.packages) },
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
     });

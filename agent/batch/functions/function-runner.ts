@@ -308,16 +308,29 @@ export class FunctionRunner {
       throw new Error('the context in the request does not belong to the function');
     const known = host.stored(context);
     if (known !== undefined) {
-      host.store(known);
-      return known;
+      const current = await this.#withSecrets(known, gateway, lease, signal);
+      host.store(current);
+      return current;
     }
     const bytes = await gateway.functionCode(lease, signal);
     if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
       throw new Error('the gateway sent a different function from the one it announced');
     const text = Buffer.from(bytes).toString('utf8');
-    const code = { context, owner, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
+    const read = { context, owner, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
+    const code = await this.#withSecrets(read, gateway, lease, signal);
     host.store(code);
     return code;
+  }
+
+  /** Reads the function's secrets for each lease, so that the next process gets values that the owner has replaced. */
+  async #withSecrets(
+    code: FunctionCode,
+    gateway: BatchGatewayClient,
+    lease: FunctionLease,
+    signal: AbortSignal,
+  ): Promise<FunctionCode> {
+    if (code.options instanceof Error || (code.options.secrets ?? []).length === 0) return code;
+    return { ...code, secrets: await gateway.functionSecrets(lease, signal) };
   }
 
   #wake(): void {

@@ -1,7 +1,7 @@
 /** Starts processes of functions: with the Python and the packages that they declare, on their GPUs, in the sandbox. */
 import { join } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { parseSource, sourceText } from '../../../shared/weights/weights-source.ts';
+import { cacheFolder, parseSource, sourceText } from '../../../shared/weights/weights-source.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import type { FunctionOptions } from './function-options.ts';
 import type { FunctionPackages, PackageStore } from './function-packages.ts';
@@ -19,6 +19,8 @@ export interface FunctionCode {
   owner: string;
   /** Parsed from the code; or why it cannot be parsed. */
   options: FunctionOptions | Error;
+  /** Values of the secrets that it declares, as the gateway last sent them. Absent: it declares none. */
+  secrets?: Readonly<Record<string, string>>;
 }
 
 interface StarterOptions {
@@ -38,8 +40,11 @@ interface StarterOptions {
 interface NodeWeights extends PackageStore {
   /** In the layout of a Hugging Face cache. */
   directory: string;
-  /** Copies weights to the directory, from other nodes or from their source. */
-  pull(source: string): Promise<void>;
+  /**
+   * Copies weights to the directory, from other nodes or from their source.
+   * @param token of the function's owner at the hub; undefined: the agent's own
+   */
+  pull(source: string, token: string | undefined): Promise<void>;
 }
 
 /** Variables that name files or directories which a function reads. */
@@ -68,6 +73,14 @@ export class UnsuitableNodeError extends LoadError {
   }
 }
 
+interface PreparedWeights {
+  env: Env;
+  /** The directories of the repositories that the function declares. */
+  folders: string[];
+}
+
+/** The variable in which Hugging Face's library looks for a token. */
+const HUB_TOKEN = 'HF_TOKEN';
 /** An interpreter is asked for its version again after this time, because the operator may have replaced it. */
 const INTERPRETER_MS = 600_000;
 
@@ -97,12 +110,16 @@ export class FunctionStarter {
         throw new LoadError(error instanceof Error ? error.message : String(error));
       });
     try {
-      const env = await this.#withWeights(options?.weights ?? []);
+      const { secrets = {} } = code;
+      const { env, folders } = await this.#withWeights(options?.weights ?? [], secrets[HUB_TOKEN]);
       const { executable, prefixes } = interpreter;
-      const shown = [executable, ...prefixes, ...readPaths(env), ...optional(installed?.directory)];
+      const store = this.#options.weights()?.directory;
+      const read = readPaths(this.#options.env).filter((path) => path !== store);
+      const shown = [executable, ...prefixes, ...read, ...folders, ...optional(installed?.directory)];
       return new FunctionProcess({
         limits: { ...limits, python: executable },
         env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
+        secrets,
         packages: installed?.directory,
         temporary,
         code: code.code,
@@ -141,21 +158,24 @@ export class FunctionStarter {
    * other sources, such as a directory, because the agent reads them with its rights.
    * @throws LoadError
    */
-  async #withWeights(names: readonly string[]): Promise<Env> {
+  async #withWeights(names: readonly string[], token: string | undefined): Promise<PreparedWeights> {
     const { env, weights } = this.#options;
     const sources = names.map((name) => {
       const source = parseSource(`hub:${name}`);
       if (source === undefined)
         throw new LoadError(`weights: "${name}" is not a repository of the hub, such as Qwen/Qwen3-8B@main`);
-      return sourceText(source);
+      return source;
     });
     const store = weights();
-    if (sources.length === 0 || store === undefined) return env;
-    for (const source of sources)
-      await store.pull(source).catch((error: unknown) => {
+    if (sources.length === 0 || store === undefined) return { env, folders: [] };
+    for (const source of sources.map(sourceText))
+      await store.pull(source, token).catch((error: unknown) => {
         throw new LoadError(`the weights ${source} could not be copied to this node: ${errorText(error)}`);
       });
-    return { ...env, HF_HUB_CACHE: store.directory, HF_HUB_OFFLINE: '1' };
+    return {
+      env: { ...env, HF_HUB_CACHE: store.directory, HF_HUB_OFFLINE: '1' },
+      folders: sources.map((source) => join(store.directory, cacheFolder(source))),
+    };
   }
 
   /** The function's limits, within those of the node. @throws LoadError */

@@ -13,6 +13,8 @@ TIMES = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 REQUIREMENTS_MAX = 128
 BATCH_MAX = 100
 GPUS_MAX = 64
+SECRETS_MAX = 16
+SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,54}_(TOKEN|KEY|SECRET|PASSWORD)")
 
 
 def size_bytes(value, name):
@@ -48,7 +50,7 @@ def whole(value, name, least, most):
     return value
 
 
-def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout):
+def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None):
     """The options as a node reads them. They are part of the context: other options are another context."""
     found = {}
     if requirements is not None:
@@ -65,6 +67,14 @@ def declared(requirements, python, weights, gpus, vram, memory, require, batch_s
         found["memory_bytes"] = size_bytes(memory, "memory")
     if batch_size is not None:
         found["batch_size"] = batch_size if batch_size == "auto" else whole(batch_size, "batch_size", 1, BATCH_MAX)
+    if secrets is not None:
+        found["secrets"] = texts(secrets, "secrets")
+        for name in found["secrets"]:
+            if len(found["secrets"]) > SECRETS_MAX or not SECRET_NAME.fullmatch(name):
+                raise OtelaError(
+                    f"secrets: {name!r} must have capital letters, digits and _, and end with _TOKEN, _KEY, _SECRET or _PASSWORD, "
+                    f"as HF_TOKEN; and at most {SECRETS_MAX} are possible"
+                )
     if timeout is not None:
         found["timeout_s"] = seconds(timeout, "timeout")
     demands = [] if require is None else [require]
@@ -149,6 +159,7 @@ def function(
     require=None,
     batch_size=None,
     timeout=None,
+    secrets=None,
 ):
     """Marks a function that nodes can run.
 
@@ -159,8 +170,9 @@ def function(
     gpus: GPUs of each process. vram: memory of each GPU, as "40 GiB". memory: main memory. require: as the header x-otela-require.
     batch_size: the function takes a list of up to so many inputs and returns as many results; "auto": calls grow until one takes a second.
     timeout: seconds that load() and one call may take.
+    secrets: names of secrets that `otela secrets set` stored, as "HF_TOKEN". Its processes, and no others, get them as variables.
     """
-    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout)
+    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets)
 
     def mark(infer):
         if not callable(infer):

@@ -35,6 +35,7 @@ import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
 import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from '../../registry/verify-agent-ticket.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
+import { readSecrets } from '../function-secrets.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 
 /** Maximum batch ids that this isolate remembers to exist. */
@@ -173,6 +174,16 @@ batchAgentRoutes.post('/function', async (c) => {
   const code = await (await batchOf(c, given.batch)).functionCode(refOf(node, given));
   if (code === null) throw leaseOver();
   return c.body(code, 200, { 'content-type': 'text/x-python; charset=utf-8' });
+});
+
+/** The secrets that the leased chunk's function declares. */
+batchAgentRoutes.post('/secrets', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  const declared = await (await batchOf(c, given.batch)).functionSecrets(refOf(node, given));
+  if (declared === null) throw leaseOver();
+  const secrets = await readSecrets(c.env, declared.owner, declared.names);
+  return c.json({ secrets }, 200, { 'cache-control': 'no-store' });
 });
 
 batchAgentRoutes.post('/commit', async (c) => {

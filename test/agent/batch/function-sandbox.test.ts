@@ -14,8 +14,11 @@ const run = toolRunner({ PATH: process.env.PATH });
 const fault = await sandboxFault(run, await temporaryDirectory('sandbox'));
 if (fault !== undefined) console.log(`not run: ${fault}`);
 
-/** Runs `infer` with one line in a node's sandbox, and returns its output. */
-async function answered(code: string, { network = false, line = '{}' } = {}): Promise<unknown> {
+/** Runs `infer` with one line in a node's sandbox, and returns its output. @param weights declared repositories */
+async function answered(
+  code: string,
+  { network = false, line = '{}', weights = [] as string[] } = {},
+): Promise<unknown> {
   const [home, temporary, secrets] = await Promise.all(
     ['home', 'functions', 'secrets'].map((name) => temporaryDirectory(name)),
   );
@@ -26,6 +29,11 @@ async function answered(code: string, { network = false, line = '{}' } = {}): Pr
   for (const path of [join(home, 'id_rsa'), join(temporary, 'otela-function-1-other/function.py'), token])
     writeFileSync(path, 'SECRET');
   writeFileSync(join(home, '.cache/hub/weights'), 'weights');
+  const cache = join(home, 'weights');
+  for (const name of ['lab--mine', 'lab--theirs']) {
+    mkdirSync(join(cache, `models--${name}`), { recursive: true });
+    writeFileSync(join(cache, `models--${name}`, 'weights'), name);
+  }
   const env = { PATH: process.env.PATH, HOME: home, HF_HUB_CACHE: join(home, '.cache/hub') };
   const sandbox = new FunctionSandbox({ hidden: [temporary, home], masked: [token], network });
   const limits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 31 };
@@ -40,10 +48,10 @@ async function answered(code: string, { network = false, line = '{}' } = {}): Pr
     run,
     packages,
     sandbox,
-    weights: () => undefined,
+    weights: () => ({ directory: cache, pull: async () => {}, packages: () => Promise.reject(new Error('none')) }),
     log,
   });
-  const options = { requirements: [], weights: [], batch_size: 'auto' as const };
+  const options = { requirements: [], weights, batch_size: 'auto' as const };
   const made = await starter.start({ context: 'a', owner: 'project:lab', code, options }, undefined);
   onTestFinished(() => made.stop());
   expect(await made.load()).toBeUndefined();
@@ -100,6 +108,19 @@ it.skipIf(fault !== undefined)(
       poisoned: 'OSError',
       own: 1,
     });
+  },
+);
+
+it.skipIf(fault !== undefined)(
+  'a function sees the repositories that it declares, and no others on the node',
+  async () => {
+    const code = `
+import os
+def infer(state, lines):
+    cache = os.environ["HF_HUB_CACHE"]
+    return [[sorted(os.listdir(cache)), open(os.path.join(cache, "models--lab--mine", "weights")).read()]]
+`;
+    expect(await answered(code, { weights: ['lab/mine'] })).toEqual([['models--lab--mine'], 'lab--mine']);
   },
 );
 

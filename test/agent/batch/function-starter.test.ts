@@ -20,24 +20,27 @@ async function starterOf(fails = false) {
   const store = () => undefined;
   const packages = new FunctionPackages({ directory: `${temporary}/packages`, env, run, limits: bounds, store, log });
   const pulled: string[] = [];
-  const pull = async (source: string) => {
+  const tokens: (string | undefined)[] = [];
+  const pull = async (source: string, token: string | undefined) => {
     pulled.push(source);
+    tokens.push(token);
     if (fails) throw new Error('the disk is full');
   };
   const none = () => Promise.reject(new Error('no packages are declared'));
   const weights = () => ({ directory: '/weights', pull, packages: none });
   const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox: undefined, weights, log });
-  const start = (options: Partial<FunctionOptions> | Error, gpus?: string[]) =>
+  const start = (options: Partial<FunctionOptions> | Error, gpus?: string[], secrets?: Record<string, string>) =>
     starter.start(
       {
         context: 'a',
         owner: 'project:lab',
         code: ENVIRON,
         options: options instanceof Error ? options : { ...NONE, ...options },
+        ...(secrets && { secrets }),
       },
       gpus,
     );
-  return { start, pulled };
+  return { start, pulled, tokens };
 }
 
 it('weights of the hub are copied to the node before the process starts, and found there', async () => {
@@ -49,6 +52,23 @@ it('weights of the hub are copied to the node before the process starts, and fou
   const answer = await made.call(['0']);
   const environ: unknown = answer.kind === 'outputs' ? JSON.parse(answer.outputs[0] ?? '') : answer;
   expect(environ).toMatchObject({ HF_HUB_CACHE: '/weights', HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: 'MIG-1' });
+});
+
+it('the owner’s secrets are in the process that declares them, open the hub, and replace no variable of the agent', async () => {
+  const { start, tokens } = await starterOf();
+  const secrets = { HF_TOKEN: 'hf_mine', HOME: '/evil' };
+  const made = await start({ weights: ['gpt2'], secrets: ['HF_TOKEN'] }, undefined, secrets);
+  onTestFinished(() => made.stop());
+  expect(await made.load()).toBeUndefined();
+  const answer = await made.call(['0']);
+  const environ = JSON.parse(answer.kind === 'outputs' ? (answer.outputs[0] ?? '') : '{}') as Record<string, string>;
+  expect(environ.HF_TOKEN).toBe('hf_mine');
+  expect(environ.HOME).not.toBe('/evil');
+  expect(tokens).toEqual(['hf_mine']);
+  const other = await start({});
+  onTestFinished(() => other.stop());
+  expect(await other.load()).toBeUndefined();
+  expect(JSON.stringify(await other.call(['0']))).not.toContain('hf_mine');
 });
 
 it.each([
@@ -101,6 +121,8 @@ it('Python source declares nothing, and a bundle only what a node can read', () 
     { batch_size: 101 },
     { timeout_s: 1e9 },
     { memory_bytes: '1' },
+    { secrets: ['LD_PRELOAD'] },
+    { secrets: ['PATH'] },
   ])
     expect(() => readFunctionOptions(bundle(wrong)), JSON.stringify(wrong)).toThrow(
       'declares something that this node',

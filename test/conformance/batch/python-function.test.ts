@@ -209,3 +209,51 @@ if __name__ == "__main__":
   });
   expect((await page('')).data).toEqual([]);
 });
+
+it('a secret reaches the function that declares it, and no response, other function or other project', async ({
+  skip,
+}) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
+  const at = await place(...OPEN);
+  const ask = (method: string, path: string, key: string | undefined, body?: object) =>
+    fetch(`${at.gateway.url}/v1/otela/secrets${path}`, {
+      method,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  const key = at.env.OTELA_API_KEY;
+  const text = `
+import os, opentela
+@opentela.function(secrets=["HF_TOKEN"])
+def mine(x):
+    return os.environ.get("HF_TOKEN")
+@opentela.function
+def other(x):
+    return os.environ.get("HF_TOKEN")
+if __name__ == "__main__":
+    with opentela.Client() as client:
+        for f in (mine, other):
+            for answer in client.map(f, [1], return_exceptions=True):
+                print(answer)
+`;
+  expect(await script(at, text)).toMatch(/HF_TOKEN, which is not stored: otela secrets set HF_TOKEN[\s\S]*\nNone$/);
+  for (const [name, body] of [
+    ['LD_PRELOAD', { value: 'x' }],
+    ['HF_TOKEN', { value: 'a\nb' }],
+    ['HF_TOKEN', { value: '' }],
+    ['HF_TOKEN', { value: 'x'.repeat(10_000) }],
+  ] as const)
+    expect((await ask('PUT', `/${name}`, key, body)).status).toBe(400);
+  const stored = await ask('PUT', '/HF_TOKEN', key, { value: 'hf_secret' });
+  const listed = await ask('GET', '', key);
+  for (const answer of [stored, listed]) {
+    const shown = await answer.text();
+    expect([answer.status, shown]).toEqual([200, expect.stringContaining('"name":"HF_TOKEN"')]);
+    expect(shown).not.toContain('hf_secret');
+  }
+  expect(await script(at, text)).toBe('hf_secret\nNone');
+  const stranger = await at.gateway.createKey('stranger');
+  expect(await (await ask('GET', '', stranger)).json()).toEqual({ object: 'list', data: [] });
+  expect((await ask('DELETE', '/HF_TOKEN', stranger)).status).toBe(404);
+  expect((await ask('DELETE', '/HF_TOKEN', key)).status).toBe(200);
+});

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { BOOTSTRAP_ACCOUNT } from '../../../gateway/accounts/account.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/login-session.ts';
-import { batches, files } from '../../../gateway/files/file-tables.ts';
+import { batches, files, functionSecrets } from '../../../gateway/files/file-tables.ts';
 import { usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
@@ -55,6 +55,8 @@ beforeAll(async () => {
   await db
     .insert(files)
     .values([...rows, { ...file, id: 'file-b', owner: `user:${bob}`, filename: 'b', createdBy: 'b' }]);
+  const secret = { name: 'HF_TOKEN', sealed: 'x', createdBy: ada.keyId, createdAt: NOW };
+  await db.insert(functionSecrets).values([...owners, `user:${bob}`].map((owner) => ({ ...secret, owner })));
   const batch = { owner: owners[0] ?? '', createdBy: ada.keyId, createdAt: NOW, open: false };
   await db.insert(batches).values({ ...batch, id: 'batch_1', summary: { metadata: { about: WORDS[5] } } });
   // A batch that ended; the account store has not learned its end, if it ever had the batch.
@@ -124,6 +126,7 @@ test('a person is gone from accounts, audit and records, sums stay, and others k
     'files that the next sweep leaves',
   ).toEqual(['file-b']);
 
+  expect((await database(env).select().from(functionSecrets)).map(({ owner }) => owner)).toEqual([`user:${bob}`]);
   expect(await database(env).select().from(batches)).toEqual([]);
   const forgotten = env.BATCH.getByName('batch_2');
   expect(await forgotten.show(), 'what the batch itself keeps').toBeNull();

@@ -102,7 +102,7 @@ export const {
   peers,
 } = each(accounts);
 export const { modelSettings, catalogue, modelCards, modelWeights } = each(models);
-export const { files: storedFiles, deletedFiles, uploads, uploadParts, batches } = each(files);
+export const { files: storedFiles, deletedFiles, uploads, uploadParts, batches, functionSecrets } = each(files);
 export const { usageTotals, usageBatches } = each(usage);
 
 /** The one data directory that uses this database. A single row. */
