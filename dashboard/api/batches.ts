@@ -18,6 +18,11 @@ export const readBatches = (query: ListQuery, ofAll: boolean, signal: AbortSigna
 export const readBatch = async (id: string, signal: AbortSignal) =>
   known((await gateway.GET('/v1/batches/{id}', { ...at(id), signal })).data);
 
+export type BatchSample = Got<'/v1/batches/{id}/series'>['data'][number];
+
+export const readBatchSeries = async (id: string, signal: AbortSignal) =>
+  known((await gateway.GET('/v1/batches/{id}/series', { ...at(id), signal })).data).data;
+
 export const changeBatch = async (id: string, change: 'cancel' | 'pause' | 'resume') =>
   known((await gateway.POST(`/v1/batches/{id}/${change}`, at(id))).data);
 

@@ -12,6 +12,7 @@ import { isolateSnapshot, type RegistrySnapshot } from '../registry/isolate-snap
 import type { ArrivedPage } from './arrived-results.ts';
 import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
+import type { BatchSample } from './batch-series.ts';
 import type { BatchObjectJson, BatchSpec, StoredBatchState } from './batch-spec.ts';
 import { isListed, saveSummary } from './batch-summary-row.ts';
 import { checkInput } from './check-input.ts';
@@ -103,6 +104,11 @@ export class BatchObject extends GatewayObject {
     return this.#isForgotten ? null : { shown: this.#shown(), page: this.#record.arrivedAfter(after) };
   }
 
+  /** Returns the course of the batch. Null: there is no such batch. */
+  series(): BatchSample[] | null {
+    return this.#isForgotten ? null : this.#record.series.all();
+  }
+
   /** Returns the last output of the batch's function. Null: there is no such batch. */
   log(): string | null {
     return this.#isForgotten ? null : this.#record.log;
@@ -169,8 +175,16 @@ export class BatchObject extends GatewayObject {
     return spec && { account: this.#account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
   }
 
-  /** @param allowed indexes of the demands that the node meets */
-  grant(node: string, allowed: readonly number[], prefix: number | undefined): GrantedLease | null {
+  /**
+   * @param allowed indexes of the demands that the node meets
+   * @param ready contexts that are loaded on the node
+   */
+  grant(
+    node: string,
+    allowed: readonly number[],
+    prefix: number | undefined,
+    ready: readonly string[] = [],
+  ): GrantedLease | null {
     const spec = this.#leasing();
     if (spec === null) return null;
     const { ledger } = this.#record;
@@ -178,6 +192,7 @@ export class BatchObject extends GatewayObject {
     const grant = ledger.grant(node, this.#now, BATCH_LEASE_MS, (demands) => allowed.includes(demands), prefix);
     this.#record.store();
     if (grant === undefined) return null;
+    this.#record.countLease(ready);
     const model = this.#record.demands[grant.chunk.demands]?.model ?? '';
     return leaseOf(spec, grant, model, this.#record.function);
   }
@@ -195,6 +210,13 @@ export class BatchObject extends GatewayObject {
     return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
+  /** Returns the owner and the names of the secrets that the batch's function declares. Null: the lease has ended. */
+  functionSecrets(ref: LeaseRef): { owner: string; names: string[] } | null {
+    const { spec } = this.#record;
+    if (spec === undefined || !this.renew(ref)) return null;
+    return { owner: spec.owner, names: this.#record.function?.secrets ?? [] };
+  }
+
   /** Extends a lease. @returns whether the lease is valid; if not, the node does not start further lines of it */
   renew(ref: LeaseRef): boolean {
     if (!this.#takesResults) return false;
@@ -210,13 +232,6 @@ export class BatchObject extends GatewayObject {
 
   #stops({ chunk }: LeaseRef): boolean {
     // A forgotten batch has no state to read.
-  /** Returns the owner and the names of the secrets that the batch's function declares. Null: the lease has ended. */
-  functionSecrets(ref: LeaseRef): { owner: string; names: string[] } | null {
-    const { spec } = this.#record;
-    if (spec === undefined || !this.renew(ref)) return null;
-    return { owner: spec.owner, names: this.#record.function?.secrets ?? [] };
-  }
-
     if (this.#isForgotten || this.#closed) return true;
     const { state, ledger } = this.#record;
     return state.status !== 'in_progress' || !ledger.isOpen(chunk);
@@ -277,6 +292,7 @@ export class BatchObject extends GatewayObject {
     }
     if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
     this.#metrics.report(this.env, this.ctx, this.#now);
+    this.#record.sample(this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }

@@ -158,6 +158,27 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     answer: z.strictObject({ object: z.literal('otela.batch.log'), text: z.string() }),
   },
   {
+    method: 'get',
+    path: '/v1/batches/{id}/series',
+    summary:
+      'Return how the counts of a batch developed, as at most 240 samples. Counts are sums since the start. Not in OpenAI’s API.',
+    answer: z.strictObject({
+      object: z.literal('list'),
+      data: z.array(
+        z.strictObject({
+          at: z.int().min(0).meta({ description: 'Unix seconds.' }),
+          nodes: count.meta({ description: 'Nodes that hold lines.' }),
+          completed: count,
+          failed: count,
+          requeued: count.meta({ description: 'Lines that became open again, because their node was lost.' }),
+          gpu_seconds: z.number().min(0),
+          leases: count.meta({ description: 'Leases of lines to nodes.' }),
+          warm_leases: count.meta({ description: 'Leases to nodes on which the function was loaded.' }),
+        }),
+      ),
+    }),
+  },
+  {
     method: 'post',
     path: '/v1/batches/{id}/cancel',
     summary: 'Cancel a batch. Its files keep the responses that it has. 409: the batch has ended.',
@@ -176,7 +197,6 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     summary: 'Resume a paused batch. Not in OpenAI’s API.',
     answer: batchSchema,
   },
-];
   {
     method: 'get',
     path: '/v1/otela/secrets',
@@ -197,3 +217,4 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     summary: 'Delete a secret. Processes of functions that have it keep it until they end.',
     answer: z.strictObject({ object: z.literal('otela.secret'), name: z.string(), deleted: z.literal(true) }),
   },
+];

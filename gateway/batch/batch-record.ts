@@ -1,17 +1,12 @@
 import type { CheckedInput } from '../../shared/batch/batch-input-check.ts';
-import { type BatchStatus, initialTimes, transition } from '../../shared/batch/batch-status.ts';
+import { type BatchStatus, initialTimes, isTerminal, transition } from '../../shared/batch/batch-status.ts';
 import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
-import {
-  isSuccess,
-  type LineErrorCode,
-  type LineResult,
-  LOG_MAX,
-  RESULT_MAX_BYTES,
-} from '../../shared/batch/line-results.ts';
+import { isSuccess, type LineResult, LOG_MAX } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
 import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
+import { BatchSeries } from './batch-series.ts';
 import {
   type BatchFunction,
   type BatchObjectJson,
@@ -23,6 +18,7 @@ import {
 } from './batch-spec.ts';
 import { BatchUsageOutbox } from './batch-usage-outbox.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
+import { bounded, failed, isEngineFailure, withoutGpuTime } from './line-verdicts.ts';
 
 /**
  * A function that failed this many lines and completed none is given up. Without this limit, 50,000 lines would be
@@ -71,6 +67,7 @@ export class BatchRecord {
    */
   readonly maxBytes: number;
   readonly billing: BatchUsageOutbox;
+  readonly series: BatchSeries;
   #ledger: LeaseLedger | undefined;
   /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
@@ -79,6 +76,7 @@ export class BatchRecord {
     this.maxBytes = maxBytes;
     this.#rows = new BatchRows(storage);
     this.billing = new BatchUsageOutbox(storage);
+    this.series = new BatchSeries(storage);
   }
 
   get spec(): BatchSpec | undefined {
@@ -196,6 +194,7 @@ export class BatchRecord {
   /** Deletes everything: the batch no longer exists. */
   forget(): void {
     this.#rows.forget();
+    this.series.forget();
     this.#ledger = undefined;
     this.#function = undefined;
   }
@@ -321,6 +320,25 @@ export class BatchRecord {
     return (running * (usage.input + usage.output)) / done;
   }
 
+  /** Counts a lease. @param ready contexts that are loaded on the node */
+  countLease(ready: readonly string[]): void {
+    const { leases: { all, warm } = { all: 0, warm: 0 } } = this.state;
+    const isWarm = this.function !== undefined && ready.includes(this.function.context);
+    this.#rows.state = { ...this.state, leases: { all: all + 1, warm: warm + Number(isWarm) } };
+  }
+
+  /** Adds a sample to the course of the batch. */
+  sample(nowMs: number): void {
+    const { status, counts, gpuMs = 0, leases } = this.state;
+    if (counts.total === 0) return;
+    const nodes = status === 'in_progress' ? new Set(this.ledger.leases.map(({ lease }) => lease.node)).size : 0;
+    const { completed, failed: bad } = counts;
+    const counted = { leases: leases?.all ?? 0, warm_leases: leases?.warm ?? 0, requeued: this.requeued };
+    const at = Math.floor(nowMs / 1_000);
+    const isLast = isTerminal(status);
+    this.series.add({ at, nodes, completed, failed: bad, gpu_seconds: gpuMs / 1_000, ...counted }, isLast);
+  }
+
   linesPerS(nowMs: number): number {
     return this.#rates.linesPerS(nowMs);
   }
@@ -351,35 +369,4 @@ export class BatchRecord {
       },
     );
   }
-}
-
-/**
- * True if the engine failed, so that another attempt may succeed. Most 4xx responses are the line's fault. 404 and 429
- * are not: an engine without its model answers 404, and a busy engine 429.
- */
-function isEngineFailure({ status_code: status, error }: LineResult): boolean {
-  return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;
-}
-
-function failed({ line, request_id, status_code: status, error, why }: LineResult): LineResult {
-  const code = error === 'function_load_failed' ? error : 'engine_failed';
-  const reason = why ?? (status >= 400 ? `It answered ${status}.` : undefined);
-  return {
-    line,
-    request_id,
-    status_code: 0,
-    body: '',
-    error: code satisfies LineErrorCode,
-    ...(reason === undefined ? {} : { why: reason }),
-  };
-}
-
-/** GPUs of engines are shared with requests, so lines at engines are not charged for GPU time. */
-function withoutGpuTime({ gpu_ms: _, ...result }: LineResult): LineResult {
-  return result;
-}
-
-function bounded(result: LineResult, room: number): LineResult {
-  if (result.body.length <= Math.min(RESULT_MAX_BYTES, room)) return result;
-  return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };
 }

@@ -120,6 +120,13 @@ batchRoutes.get('/:id/log', async (c) => {
   return c.json({ object: 'otela.batch.log', text: (await c.env.BATCH.getByName(row.id).log()) ?? '' });
 });
 
+/** How the counts of a batch developed. */
+batchRoutes.get('/:id/series', async (c) => {
+  const { account, owner } = await fileCaller(c);
+  const row = await rowOf(c.env, { account, owner }, c.req.param('id'));
+  return c.json({ object: 'list', data: (await c.env.BATCH.getByName(row.id).series()) ?? [] });
+});
+
 /** @throws ApiError 400 */
 function positionOf(text: string | undefined): number {
   if (text === undefined) return 0;

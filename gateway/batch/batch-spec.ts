@@ -64,6 +64,8 @@ export interface StoredBatchState {
   /** Output tokens of duplicate results, which were dropped. */
   wastedTokens: number;
   requeued: number;
+  /** Leases since the start, and those of them at nodes on which the function was loaded. Absent: none. */
+  leases?: { all: number; warm: number };
   /** GPU time of a function's lines in milliseconds. Absent: none. */
   gpuMs?: number;
   /** Bytes of all results. Absent: no results, or the batch was started by an earlier version. */

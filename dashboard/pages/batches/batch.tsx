@@ -10,6 +10,7 @@ import { Failure, Show } from '../../ui/feedback.tsx';
 import { Meter } from '../../ui/meter.tsx';
 import { Card, Page } from '../../ui/page.tsx';
 import { useAction } from '../../ui/use-action.ts';
+import { BatchCourse } from './batch-course.tsx';
 import { BatchErrors } from './batch-errors.tsx';
 import { BatchFacts } from './batch-facts.tsx';
 import { BatchFiles } from './batch-files.tsx';
@@ -60,6 +61,7 @@ function Shown({ batch }: { batch: Batch }) {
       <Card>
         <BatchFacts batch={batch} />
       </Card>
+      <BatchCourse batch={batch} />
       <BatchFiles batch={batch} />
     </>
   );

@@ -84,7 +84,7 @@ export async function leaseOfFunctions(
     const batch = await queue.nextFunction(tried, ask, entry.session);
     if (batch === null) return undefined;
     tried.push(batch);
-    const lease = await granted(env, node, batch, () => true, undefined);
+    const lease = await granted(env, node, batch, () => true, undefined, ask.held.ready);
     if (lease?.function === undefined) continue;
     await queue.leased(batch, lease.open.length, entry.session);
     return lease;
@@ -116,13 +116,14 @@ async function granted(
   batch: string,
   wanted: (demands: LineRequirements) => boolean,
   prefix: number | undefined,
+  ready: readonly string[] = [],
 ): Promise<GrantedLease | undefined> {
   const stub = env.BATCH.getByName(batch);
   const admission = await stub.admission();
   if (admission === null) return undefined;
   const allowed = allowedDemands(admission, entry, view, wanted);
   if (allowed.length === 0) return undefined;
-  const lease = await stub.grant(entry.session, allowed, prefix);
+  const lease = await stub.grant(entry.session, allowed, prefix, ready);
   if (lease === null) return undefined;
   const reasoningTokens = lineReasoningBudget(admission.account, admission.endpoint, entry);
   return { ...lease, ...(reasoningTokens !== undefined && { reasoningTokens }) };

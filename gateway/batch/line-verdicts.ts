@@ -1,0 +1,33 @@
+/** How results of lines count: whether the engine or the line failed, and what is kept of a result. */
+import { type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
+
+/**
+ * True if the engine failed, so that another attempt may succeed. Most 4xx responses are the line's fault. 404 and 429
+ * are not: an engine without its model answers 404, and a busy engine 429.
+ */
+export function isEngineFailure({ status_code: status, error }: LineResult): boolean {
+  return error !== undefined || status >= 500 || status === 429 || status === 404 || status < 200;
+}
+
+export function failed({ line, request_id, status_code: status, error, why }: LineResult): LineResult {
+  const code = error === 'function_load_failed' ? error : 'engine_failed';
+  const reason = why ?? (status >= 400 ? `It answered ${status}.` : undefined);
+  return {
+    line,
+    request_id,
+    status_code: 0,
+    body: '',
+    error: code satisfies LineErrorCode,
+    ...(reason === undefined ? {} : { why: reason }),
+  };
+}
+
+/** GPUs of engines are shared with requests, so lines at engines are not charged for GPU time. */
+export function withoutGpuTime({ gpu_ms: _, ...result }: LineResult): LineResult {
+  return result;
+}
+
+export function bounded(result: LineResult, room: number): LineResult {
+  if (result.body.length <= Math.min(RESULT_MAX_BYTES, room)) return result;
+  return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };
+}
