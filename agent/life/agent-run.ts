@@ -154,8 +154,9 @@ export class AgentRun {
     if (parts.engine) health.see(parts.engine.health);
     const command = () => deployed?.command ?? config.command;
     const secrets = [dirname(state.path), ...(config.functions?.secretFiles ?? [])];
+    const ends = () => job.ends;
     if (registers)
-      parts.batches = openBatchRunner({ config, parts, network, env, engine, command, load, secrets, log });
+      parts.batches = openBatchRunner({ config, parts, network, env, engine, command, load, ends, secrets, log });
     await Promise.race([sessions.open(), life.ending.promise]);
   }
 

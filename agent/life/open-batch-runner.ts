@@ -18,6 +18,8 @@ interface BatchesOptions {
   /** Returns the engine's command, if this agent started the engine. */
   command(): readonly string[] | undefined;
   load: LoadMeter;
+  /** When this node's job ends; undefined: no end is known. */
+  ends(): Date | undefined;
   /** Paths with secrets of this agent, which functions must not read. */
   secrets: readonly string[];
   log(line: string): void;
@@ -93,8 +95,9 @@ function interactiveOf({ parts }: BatchesOptions): number {
 }
 
 function functionsOptions(options: BatchesOptions): Omit<Parameters<typeof openFunctions>[0], 'functions'> {
-  const { parts, network, env, secrets, log } = options;
+  const { parts, network, env, ends, secrets, log } = options;
   return {
+    ends,
     gateways: batchGateways(options),
     proxy: (gateway) => network.proxy?.(gateway),
     session: () => parts.sessions?.current,

@@ -22,6 +22,8 @@ interface FunctionsOptions {
   gateways(): readonly URL[];
   proxy(gateway: URL): URL | undefined;
   session(): Session | undefined;
+  /** When this node's job ends; undefined: no end is known. */
+  ends(): Date | undefined;
   /** Number of requests at this node's engine. */
   interactive(): number;
   weights(): AgentWeights | undefined;
@@ -45,7 +47,7 @@ export function openFunctions(options: FunctionsOptions): BatchService {
 }
 
 async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | undefined> {
-  const { functions, gateways, proxy, session, interactive, env, log } = options;
+  const { functions, gateways, proxy, session, ends, interactive, env, log } = options;
   const { owners, limits } = functions;
   const run = toolRunner(env);
   const storeOf = () => {
@@ -76,6 +78,7 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
     owners,
     workers: loadedMax,
     admitted: () => session() !== undefined,
+    endsInMs: () => (ends()?.getTime() ?? Number.POSITIVE_INFINITY) - Date.now(),
     interactive,
     log,
   });

@@ -32,6 +32,8 @@ interface FunctionRunnerOptions {
   workers: number;
   /** True if this agent has a session. */
   admitted(): boolean;
+  /** Milliseconds until this node's job ends; infinite if no end is known. */
+  endsInMs(): number;
   /** Number of requests at this node's engine, which shares its GPUs with functions. */
   interactive(): number;
   log(line: string): void;
@@ -216,6 +218,11 @@ export class FunctionRunner {
     while (leased.waiting.length > 0 && !this.#draining && work.isValid) {
       // Its lines run elsewhere, or here later: their attempts would be used up within a second.
       if (host.isBroken(code.context) || !(await this.#engineIsIdle())) return this.#release(work);
+      if (leased.fitting(this.#options.endsInMs()) < 1) {
+        // Otherwise this node would take the same lines again.
+        host.setBroken(code.context, true);
+        return this.#release(work);
+      }
       let process: FunctionProcess;
       try {
         process = await host.acquire(code);
@@ -223,7 +230,7 @@ export class FunctionRunner {
         if (!(error instanceof LoadError) || this.#draining) throw error;
         return this.#cannotLoad(leased, error);
       }
-      const call = leased.begin(performance.now());
+      const call = leased.begin(performance.now(), this.#options.endsInMs());
       const outcome = await this.#call(process, leased, call).finally(() => host.release(process));
       leased.end(call, outcome);
       this.#wake();

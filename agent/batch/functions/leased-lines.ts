@@ -49,9 +49,19 @@ export class LeasedLines {
     return this.#queue.length * lineMs + Math.max(0, lines * lineMs - (nowMs - sinceMs));
   }
 
-  /** Takes the lines of the next call. */
-  begin(nowMs: number): PendingLine[] {
-    const call = this.#queue.splice(0, this.#alone > 0 ? 1 : this.calls.size);
+  /** Number of lines that can end within this time, by the duration of recent calls. */
+  fitting(ms: number): number {
+    const { lineMs } = this.calls;
+    return lineMs === undefined || ms === Number.POSITIVE_INFINITY ? Number.POSITIVE_INFINITY : Math.floor(ms / lineMs);
+  }
+
+  /**
+   * Takes the lines of the next call.
+   * @param endsInMs time until the node's job ends: a call that is still running then is lost
+   */
+  begin(nowMs: number, endsInMs = Number.POSITIVE_INFINITY): PendingLine[] {
+    const size = this.#alone > 0 ? 1 : Math.min(this.calls.size, this.fitting(endsInMs));
+    const call = this.#queue.splice(0, Math.max(1, size));
     this.#running = { lines: call.length, sinceMs: nowMs };
     return call;
   }

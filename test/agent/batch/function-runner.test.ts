@@ -74,6 +74,7 @@ async function leased(context: string, refusals = 0, code = CODE) {
     owners: ['lab'],
     workers: 1,
     admitted: () => true,
+    endsInMs: () => Number.POSITIVE_INFINITY,
     interactive: () => 0,
     log,
   });

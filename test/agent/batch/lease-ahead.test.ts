@@ -58,7 +58,7 @@ async function slowGateway() {
 }
 
 /** @param interactive number of requests at the node's engine */
-async function node(interactive: () => number) {
+async function node(interactive: () => number, endsInMs = () => Number.POSITIVE_INFINITY) {
   const { url, committed } = await slowGateway();
   const temporary = scratch();
   const run = toolRunner({ PATH: process.env.PATH });
@@ -75,32 +75,45 @@ async function node(interactive: () => number) {
   const options = { limits, env: {}, temporary, run, packages, sandbox: undefined, weights: () => undefined, log };
   const starter = new FunctionStarter(options);
   const key = createSessionKey();
+  const host = new LoadedFunctions({ starter, loadedMax: 1, gpus: [], temporary, now: () => performance.now(), log });
   const runner = new FunctionRunner({
     gateways: () => [url],
     open: () => new BatchGatewayClient(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined),
-    host: new LoadedFunctions({ starter, loadedMax: 1, gpus: [], temporary, now: () => performance.now(), log }),
+    host,
     owners: ['lab'],
     workers: 1,
     admitted: () => true,
+    endsInMs,
     interactive,
     log,
   });
   onTestFinished(() => runner.close());
-  return committed;
+  return { committed, host };
 }
 
 it('functions wait while requests are at the engine, and run when it is idle', async () => {
   let asked = 0;
   const requests = () => (asked++ < 10 ? 1 : 0);
-  const committed = await node(requests);
+  const { committed } = await node(requests);
   expect(committed.size).toBe(0);
   await expect.poll(() => committed.size, { timeout: patience(30_000) }).toBe(LEASES);
   expect(asked).toBeGreaterThan(10);
 });
 
 it('a process runs the next lease while the gateway still stores the results of the last one', async () => {
-  const committed = await node(() => 0);
+  const { committed } = await node(() => 0);
   await expect.poll(() => [...committed], { timeout: patience(30_000) }).toEqual([0, 1, 2]);
+});
+
+it('no call begins that the end of the job would cut off: the lines go to other nodes', async () => {
+  const context = hash(contextMessage('lab', hash(CODE), undefined));
+  // The duration of the first call is unknown before it, so the call begins.
+  const { committed, host } = await node(
+    () => 0,
+    () => 0,
+  );
+  await expect.poll(() => host.isBroken(context), { timeout: patience(30_000) }).toBe(true);
+  expect([...committed]).toEqual([0]);
 });
 
 it('the time of a line is the mean of recent calls, so that leases are taken early enough', () => {
