@@ -16,6 +16,7 @@ import { modelRoutes } from './models/model-settings.ts';
 import { routingRoutes } from './models/routing-weights.ts';
 import { nodeLoadRoutes } from './node-loads.ts';
 import { deploymentRoutes } from './nodes/deployments.ts';
+import { functionContextRoutes } from './nodes/function-contexts.ts';
 import { drainRoutes } from './nodes/drain-node.ts';
 import { nodeHistoryRoutes } from './nodes/node-history.ts';
 import { nodeRoutes } from './nodes/nodes.ts';
@@ -71,6 +72,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...regionPlanRoutes,
   ...regionPriceRoutes,
   ...deploymentRoutes,
+  ...functionContextRoutes,
   ...replicaRoutes,
   ...drainRoutes,
   ...restartRoutes,

@@ -19,7 +19,8 @@ import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_GPU_TIME, NO_TOKENS, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
-import { notifyQueues, offerOf } from './leases/offer-to-queues.ts';
+import type { ContextCounts } from './leases/node-contexts.ts';
+import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
 import { MonthlyBudget } from './monthly-budget.ts';
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
@@ -57,6 +58,8 @@ export class BatchObject extends GatewayObject {
    * canceled or expired batch keeps its previous status until the files are written.
    */
   #closed = false;
+  /** On how many nodes the batch's function is, as the queue last said. Null: unknown, or no function. */
+  #contexts: ContextCounts | null = null;
   /** The batch's account as read a few seconds ago. */
   #account: Account | undefined;
 
@@ -159,7 +162,11 @@ export class BatchObject extends GatewayObject {
     const { status } = this.#record.state;
     if (isTerminal(status)) return this.#record.shown(this.#now, null);
     const isRunning = this.#record.ledger.leases.length > 0;
-    return this.#record.shown(this.#now, this.#usedUp() ?? this.#obstacle.shown(this.#now, isRunning));
+    return this.#record.shown(
+      this.#now,
+      this.#usedUp() ?? this.#obstacle.shown(this.#now, isRunning),
+      this.#contexts,
+    );
   }
 
   /** Which monthly limit is used up, for the owner. */
@@ -414,7 +421,11 @@ export class BatchObject extends GatewayObject {
   #offer(): void {
     const spec = this.#leasing();
     const offer = spec && offerOf(spec, this.#record, this.#now);
-    if (offer) this.ctx.waitUntil(notifyQueues(this.env, offer, this.#now + 3 * TURN_MS));
+    if (offer) this.ctx.waitUntil(this.#notify(offer));
+  }
+
+  async #notify(offer: Offer): Promise<void> {
+    this.#contexts = await notifyQueues(this.env, offer, this.#now + 3 * TURN_MS);
   }
 
   #leasing(): BatchSpec | null {

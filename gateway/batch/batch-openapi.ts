@@ -48,6 +48,15 @@ const progressSchema = z.strictObject({
     .string()
     .nullable()
     .meta({ description: 'Why the batch does not progress now; null: it progresses, or only waits for nodes.' }),
+  contexts: z
+    .strictObject({ ready: count, loading: count, stored: count })
+    .nullable()
+    // Absent in batches that ended before this member existed.
+    .optional()
+    .meta({
+      description:
+        'Nodes on which the function of the batch is loaded, is being loaded, or whose code is stored. Null: the batch has no function, has ended, or no node was asked.',
+    }),
 });
 
 const batchSchema = z.strictObject({

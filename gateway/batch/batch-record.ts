@@ -6,6 +6,7 @@ import type { ObjectStorage } from '../platform/object-context.ts';
 import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
 import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
+import type { ContextCounts } from './leases/node-contexts.ts';
 import { BatchSeries } from './batch-series.ts';
 import {
   type BatchFunction,
@@ -350,8 +351,8 @@ export class BatchRecord {
     return requeued + (works ? this.ledger.requeued : 0);
   }
 
-  /** Returns the batch object. @param waitingFor why the batch makes no progress now */
-  shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
+  /** Returns the batch object. @param waitingFor why the batch makes no progress now @param contexts nodes with its function */
+  shown(nowMs: number, waitingFor: string | null, contexts: ContextCounts | null = null): BatchObjectJson {
     const { spec, state } = this;
     if (spec === undefined) throw new Error('there is no such batch');
     const works = state.status === 'in_progress' || state.status === 'cancelling';
@@ -365,6 +366,7 @@ export class BatchRecord {
         leased: leases.reduce((sum, { chunk }) => sum + chunk.lines, 0),
         nodes: new Set(leases.map(({ lease }) => lease.node)).size,
         waitingFor,
+        contexts,
         ...this.#rates.shown(nowMs, open),
       },
     );

@@ -2,6 +2,7 @@ import type { BatchEndpoint, BatchError } from '../../shared/batch/batch-line.ts
 import type { BatchStatus, BatchTimes } from '../../shared/batch/batch-status.ts';
 import { completionWindowText } from '../../shared/batch/completion-window.ts';
 import type { Account } from '../accounts/account.ts';
+import type { ContextCounts } from './leases/node-contexts.ts';
 
 /** The part of a batch that is fixed at its creation. */
 export interface BatchSpec {
@@ -93,6 +94,8 @@ interface BatchProgress {
   estimatedEnd: number | null;
   /** For the owner: why the batch makes no progress now. Null: it makes progress, or only waits for nodes. */
   waitingFor: string | null;
+  /** Nodes with the batch's function. Null: unknown, or no function. */
+  contexts: ContextCounts | null;
 }
 
 /** OpenAI's batch object, with this gateway's additions. */
@@ -130,6 +133,7 @@ export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: Ba
       gpu_seconds: Math.round((state.gpuMs ?? 0) / 10) / 100,
       estimated_end: progress.estimatedEnd,
       waiting_for: progress.waitingFor,
+      contexts: progress.contexts,
     },
   };
 }

@@ -49,6 +49,11 @@ function Now({ batch: { x_otela: ours } }: { batch: Batch }) {
       <Fact name={facts.nodes}>
         {ours.nodes > 0 ? texts.nodes(ours.nodes, count(ours.leased)) : ours.paused ? t.common.none : texts.noNodes}
       </Fact>
+      {ours.contexts != null && (
+        <Fact name={facts.loaded}>
+          {texts.contexts(ours.contexts.ready, ours.contexts.loading, ours.contexts.stored)}
+        </Fact>
+      )}
       <Fact name={facts.end}>
         {ours.estimated_end === null || ours.paused ? texts.noEnd : dateTimeOf(ours.estimated_end)}
       </Fact>

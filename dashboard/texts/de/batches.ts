@@ -83,6 +83,7 @@ export const batches = {
       waits: 'Warum er wartet',
       rate: 'Aktuelle Geschwindigkeit',
       nodes: 'Knoten',
+      loaded: 'Funktion geladen',
       end: 'Erwartetes Ende',
       until: 'Frist',
       requeued: 'Auf andere Knoten verschoben',
@@ -98,6 +99,8 @@ export const batches = {
     noEnd: 'noch nicht bekannt',
     tokens: (read: string, written: string) => `${read} gelesen, ${written} geschrieben`,
     requeued: (n: number) => `${some(n, 'Zeile', 'Zeilen')}, weil ein Knoten ausgefallen ist`,
+    contexts: (ready: number, loading: number, stored: number) =>
+      `auf ${ready} Knoten; wird auf ${loading} geladen, Code liegt auf ${stored}`,
     course: {
       title: 'Verlauf',
       about: 'Der Verlauf dieses Batches über die Zeit.',

@@ -81,6 +81,7 @@ export const batches = {
       waits: 'Why it waits',
       rate: 'Current speed',
       nodes: 'Nodes',
+      loaded: 'Function loaded',
       end: 'Expected end',
       until: 'Deadline',
       requeued: 'Moved to another node',
@@ -96,6 +97,8 @@ export const batches = {
     noEnd: 'not known yet',
     tokens: (read: string, written: string) => `${read} input, ${written} output`,
     requeued: (n: number) => `${some(n, 'line')}, because a node was lost`,
+    contexts: (ready: number, loading: number, stored: number) =>
+      `on ${some(ready, 'node')}; loading on ${loading}, code stored on ${stored}`,
     course: {
       title: 'Course',
       about: 'The course of this batch over time.',

@@ -83,6 +83,7 @@ export const batches = {
       waits: 'Pourquoi il attend',
       rate: 'Vitesse actuelle',
       nodes: 'Nœuds',
+      loaded: 'Fonction chargée',
       end: 'Fin prévue',
       until: 'Échéance',
       requeued: 'Déplacées vers un autre nœud',
@@ -98,6 +99,8 @@ export const batches = {
     noEnd: 'pas encore connue',
     tokens: (read: string, written: string) => `${read} lus, ${written} écrits`,
     requeued: (n: number) => `${some(n, 'ligne')}, à cause de la perte d’un nœud`,
+    contexts: (ready: number, loading: number, stored: number) =>
+      `sur ${ready} nœuds ; en chargement sur ${loading}, code présent sur ${stored}`,
     course: {
       title: 'Évolution',
       about: 'L’évolution de ce lot dans le temps.',

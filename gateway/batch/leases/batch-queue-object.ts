@@ -6,6 +6,7 @@ import { DemandNotifier } from '../../factory/demand-notifier.ts';
 import type { BacklogDemand } from '../../factory/demand-signals.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { FunctionLeaseRequest } from './lease-lines.ts';
+import { type ContextCounts, NodeContextTable } from './node-contexts.ts';
 
 /** Maximum batches in one queue. */
 const BATCHES_MAX = 10_000;
@@ -36,6 +37,7 @@ interface WaitingNode {
 export class BatchQueueObject extends GatewayObject {
   readonly #batches = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
+  readonly #contexts = new NodeContextTable();
   /** Notifies autoscalers of the demand, because they may have to start nodes for these batches. */
   readonly #notifier = new DemandNotifier({
     env: this.env,
@@ -44,8 +46,21 @@ export class BatchQueueObject extends GatewayObject {
     lasts: () => this.#batches.size > 0,
   });
 
-  /** Adds or renews the offer of a batch. @param nodes sessions that run lines of the batch */
-  offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): void {
+  /**
+   * Adds or renews the offer of a batch. Returns on how many nodes its function is; null: it has none.
+   * @param nodes sessions that run lines of the batch
+   */
+  offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): ContextCounts | null {
+    this.#add(queued, until, nodes);
+    return queued.context === undefined ? null : this.#contexts.counts(queued.context, nodes, this.ctx.clock.now());
+  }
+
+  /** The contexts of a node that runs functions; null: it has not asked for lines recently. */
+  contextsOf(session: string): NodeContexts | null {
+    return this.#contexts.of(session, this.ctx.clock.now()) ?? null;
+  }
+
+  #add(queued: QueuedBatch, until: number, nodes: readonly string[]): void {
     const known = this.#batches.get(queued.id);
     if (known === undefined && this.#batches.size >= BATCHES_MAX) return;
     this.#batches.set(queued.id, {
@@ -85,6 +100,7 @@ export class BatchQueueObject extends GatewayObject {
   /** @param session the node that asks. Nodes are shared between projects, and this node is free. */
   nextFunction(skip: readonly string[], { owners, held }: FunctionLeaseRequest, session = ''): string | null {
     const now = this.ctx.clock.now();
+    if (session !== '') this.#contexts.set(session, held, now);
     const waitingBatches = this.#waitingBatches(skip, now).filter(
       ({ project }) => owners === undefined || owners.includes(project),
     );

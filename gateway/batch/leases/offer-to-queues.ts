@@ -3,9 +3,10 @@ import type { Env } from '../../env.ts';
 import type { BatchRecord } from '../batch-record.ts';
 import type { BatchSpec } from '../batch-spec.ts';
 import { queueOf } from './lease-lines.ts';
+import type { ContextCounts } from './node-contexts.ts';
 
 /** The announcement of a batch to the queues of its models. */
-interface Offer {
+export interface Offer {
   contender: QueuedBatch;
   /** Sessions that currently run lines of the batch. */
   nodes: string[];
@@ -33,12 +34,16 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
   };
 }
 
-/** Sends an announcement to the queues. Failures are ignored: the batch announces again at its next check. */
+/**
+ * Sends an announcement to the queues. Failures are ignored: the batch announces again at its next check.
+ * @returns on how many nodes the batch's function is; null: it has none, or the queue did not answer
+ */
 export async function notifyQueues(
   env: Env,
   { contender: queued, nodes, queues }: Offer,
   untilMs: number,
-): Promise<void> {
+): Promise<ContextCounts | null> {
   const offers = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
-  await Promise.allSettled(offers);
+  const [answer] = await Promise.allSettled(offers);
+  return answer?.status === 'fulfilled' ? answer.value : null;
 }

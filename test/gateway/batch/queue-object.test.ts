@@ -35,6 +35,26 @@ describe('the queue of functions', () => {
     expect(await queue.nextFunction([], { owners: ['project:other'], held: ready })).toBeNull();
   });
 
+  test('knows on which nodes a context is, as they said when they asked, and of those that run its lines', async () => {
+    const queue = env.BATCH_QUEUE.getByName('function:c');
+    const ask = (session: string, has: NodeContexts) =>
+      queue.nextFunction([], { owners: undefined, held: has }, session);
+    expect(await queue.offer(batch('model'), soon())).toBeNull();
+    expect(await queue.contextsOf('warm')).toBeNull();
+    await ask('warm', held({ ready: ['x', 'y'] }));
+    await ask('loads', held({ loading: ['x'] }));
+    await ask('stores', held({ stored: ['x'] }));
+    await ask('runs', held({ stored: ['x'] }));
+    expect(await queue.offer(batch('one', { context: 'x' }), soon(), ['runs', 'in-a-long-call'])).toEqual({
+      ready: 3,
+      loading: 1,
+      stored: 1,
+    });
+    expect(await queue.contextsOf('warm')).toMatchObject({ ready: ['x', 'y'] });
+    await ask('warm', held());
+    expect(await queue.contextsOf('warm')).toMatchObject({ ready: [] });
+  });
+
   test('tells the node that has the context before the others, and volatile nodes before stable ones', async () => {
     const queue = env.BATCH_QUEUE.getByName('function:b');
     const heard: string[] = [];
