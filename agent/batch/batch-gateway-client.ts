@@ -1,5 +1,7 @@
 /** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes.ts. */
 import { randomBytes } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import * as z from 'zod';
 import { GatewayRefusalError } from '../../node/gateway-client.ts';
@@ -97,6 +99,21 @@ export class BatchGatewayClient {
     return parsed(secretsSchema, await this.#post('secrets', refOf(lease), signal)).secrets;
   }
 
+  /** Copies a file that lines of a lease's batch name to `path`, which must not exist. @throws Error */
+  async file(
+    lease: GrantedLease,
+    { id, path, most }: { id: string; path: string; most: number },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const response = await this.#send('file', Buffer.from(JSON.stringify({ ...refOf(lease), file: id })), signal);
+    if (response.statusCode !== 200) {
+      const said = String(Buffer.from((await readAtMost(response.body, CHUNK_MAX_BYTES))?.buffer ?? []));
+      const message = `${this.#url.host} answers ${response.statusCode}: ${said.slice(0, 300)}`;
+      throw new GatewayRefusalError(response.statusCode, gatewayErrorCode(said), message);
+    }
+    await pipeline(response.body, atMost(most), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
+  }
+
   /** Downloads the bytes of the leased chunk. @throws Error */
   async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     const bytes = await this.#post('chunk', refOf(lease), signal);
@@ -139,6 +156,15 @@ export class BatchGatewayClient {
   }
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
+    const response = await this.#send(verb, body, signal);
+    const clockMs = clockOf(response.headers[CLOCK_HEADER]);
+    if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
+    const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
+    if (bytes === undefined) throw new Error('the gateway sent more bytes than one chunk');
+    return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
+  }
+
+  async #send(verb: string, body: Buffer, signal: AbortSignal | undefined) {
     const credentials = this.#credentials();
     if (credentials === undefined) throw new Error('this agent has no session to sign the request with');
     const { ticket, key } = credentials;
@@ -146,7 +172,7 @@ export class BatchGatewayClient {
     const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
     const asked = { ...stamp, session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` };
     const signature = key.sign(batchRequestMessage(asked, body, nodeCrypto));
-    const response = await request(new URL(path, this.#url), {
+    return request(new URL(path, this.#url), {
       method: 'POST',
       dispatcher: this.#dispatcher,
       headers: {
@@ -158,12 +184,19 @@ export class BatchGatewayClient {
       body,
       ...(signal === undefined ? {} : { signal }),
     });
-    const clockMs = clockOf(response.headers[CLOCK_HEADER]);
-    if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
-    const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
-    if (bytes === undefined) throw new Error('the gateway sent more bytes than one chunk');
-    return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
   }
+}
+
+/** Passes bytes on. @throws Error if there are more */
+function atMost(most: number) {
+  return async function* (source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let bytes = 0;
+    for await (const piece of source) {
+      bytes += piece.length;
+      if (bytes > most) throw new Error(`a file of more than ${most} bytes`);
+      yield piece;
+    }
+  };
 }
 
 /** Milliseconds since 1970, from the gateway's clock header. */

@@ -217,6 +217,11 @@ export class BatchObject extends GatewayObject {
     return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
+  /** True if the lease stands, and lines of its batch name this file. */
+  readsFile(ref: LeaseRef, file: string): boolean {
+    return this.renew(ref) && this.#record.function?.files?.includes(file) === true;
+  }
+
   /** Returns the owner and the names of the secrets that the batch's function declares. Null: the lease has ended. */
   functionSecrets(ref: LeaseRef): { owner: string; names: string[] } | null {
     const { spec } = this.#record;

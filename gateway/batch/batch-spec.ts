@@ -32,6 +32,8 @@ export interface BatchFunction {
   sha256: string;
   /** Python code, at most FUNCTION_MAX_BYTES. */
   code: string;
+  /** Files of the owner that its calls read. Absent: none. */
+  files?: string[];
   /** Names of the secrets that it declares. Absent: none. */
   secrets?: string[];
 }

@@ -31,6 +31,6 @@ export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Prom
   const checked = check.end();
   const { errors, model = null } = checked;
   if (errors.length > 0) return { errors, model };
-  const made = await functionOf(env, spec, checked.model);
+  const made = await functionOf(env, spec, checked.model, checked.files);
   return made !== undefined && 'message' in made ? { errors: [made], model } : { checked, made };
 }

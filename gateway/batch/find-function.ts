@@ -2,7 +2,7 @@
  * Reads the function that a batch's lines name. The function's id is a hash of its content. Called when the batch is
  * checked.
  */
-import { and, eq } from 'drizzle-orm';
+import { and, eq, inArray } from 'drizzle-orm';
 import type { BatchError } from '../../shared/batch/batch-line.ts';
 import {
   contextMessage,
@@ -29,6 +29,7 @@ export async function functionOf(
   env: Env,
   { owner, endpoint }: Pick<BatchSpec, 'owner' | 'endpoint'>,
   model: string | undefined,
+  named: readonly string[] = [],
 ): Promise<BatchFunction | BatchError | undefined> {
   if (endpoint !== FUNCTIONS_ENDPOINT) return undefined;
   const asks = readFunctionName(model ?? '');
@@ -53,8 +54,37 @@ export async function functionOf(
   const missing = secrets.find((name) => !stored.has(name));
   if (missing !== undefined)
     return failure(`The function declares the secret ${missing}, which is not stored: otela secrets set ${missing}.`);
-  const found = { context, sha256, code, ...(secrets.length > 0 && { secrets }) };
+  const unknown = await unknownFile(env, owner, named);
+  if (unknown !== undefined)
+    return { ...failure(`There is no file ${unknown} with the purpose 'user_data' here.`), param: 'body.files' };
+  const found = {
+    context,
+    sha256,
+    code,
+    ...(secrets.length > 0 && { secrets }),
+    ...(named.length > 0 && { files: [...named] }),
+  };
   return asks.name === undefined ? found : { ...found, name: asks.name };
+}
+
+/** Maximum ids in one query: D1 allows 100 parameters. */
+const IDS_PER_QUERY = 90;
+
+/** The first of these files that the owner does not have as `user_data`. */
+async function unknownFile(env: Env, owner: string, ids: readonly string[]): Promise<string | undefined> {
+  for (let at = 0; at < ids.length; at += IDS_PER_QUERY) {
+    const some = ids.slice(at, at + IDS_PER_QUERY);
+    const rows = await queryOrUnavailable(
+      database(env)
+        .select({ id: files.id })
+        .from(files)
+        .where(and(inArray(files.id, some), eq(files.owner, owner), eq(files.purpose, 'user_data'))),
+    );
+    const known = new Set(rows.map(({ id }) => id));
+    const missing = some.find((id) => !known.has(id));
+    if (missing !== undefined) return missing;
+  }
+  return undefined;
 }
 
 function failure(message: string): BatchError {

@@ -9,6 +9,7 @@ import {
   notJson,
 } from './batch-line.ts';
 import { FUNCTIONS_ENDPOINT } from './function-context.ts';
+import { BATCH_FILES_MAX, LINE_FILES_MAX, readLineFiles } from './function-files.ts';
 import { lineFault } from './line-body.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { promptPrefixHash } from './prompt-prefix.ts';
@@ -69,6 +70,8 @@ export interface CheckedInput {
   model?: string;
   chunks: ChunkRange[];
   demands: LineRequirements[];
+  /** Files that lines of functions name, each once. At most BATCH_FILES_MAX. */
+  files: string[];
   /** If not empty, the batch fails. At most ERRORS_MAX. */
   errors: BatchError[];
 }
@@ -92,6 +95,7 @@ export class InputCheck {
   readonly #errors: BatchError[] = [];
   readonly #chunks: ChunkRange[] = [];
   readonly #demands = new Map<string, { index: number; demands: LineRequirements }>();
+  readonly #files = new Set<string>();
   #lines = 0;
   #inputs = 0;
   #finished = false;
@@ -120,6 +124,7 @@ export class InputCheck {
       ...(model === undefined ? {} : { model }),
       chunks: this.#chunks,
       demands: [...this.#demands.values()].map(({ demands }) => demands),
+      files: [...this.#files],
       errors: this.#errors,
     };
   }
@@ -142,6 +147,7 @@ export class InputCheck {
     const body = isJsonObject(checked.body) ? checked.body : {};
     this.#takeModel(String(body.model), line.number);
     this.#takeInputs(body);
+    this.#takeFiles(body, line.number);
     const demands = this.#demandsOf(body, line.number);
     if (demands !== undefined) this.#addToChunk(line, first, body, demands);
   }
@@ -191,6 +197,15 @@ export class InputCheck {
       const message = `A batch of embeddings may have at most ${EMBEDDING_INPUTS_MAX} inputs.`;
       this.#fail({ code: 'too_many_tasks', message, param: 'body.input', line: null });
     }
+  }
+
+  #takeFiles(body: Json, line: number): void {
+    if (this.#options.endpoint !== FUNCTIONS_ENDPOINT) return;
+    const files = readLineFiles(body.files);
+    for (const id of files ?? []) if (this.#files.size <= BATCH_FILES_MAX) this.#files.add(id);
+    if (files !== undefined && this.#files.size <= BATCH_FILES_MAX) return;
+    const message = `'files' must be a list of at most ${LINE_FILES_MAX} file ids, and all lines together may name ${BATCH_FILES_MAX}.`;
+    this.#fail({ code: 'invalid_request', message, param: 'body.files', line });
   }
 
   #demandsOf(body: Json, line: number): number | undefined {

@@ -18,6 +18,7 @@ import { functionEnvironment } from './function-environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
 import { groupMemoryBytes } from './group-memory.ts';
 import { HARNESS } from './python-harness.ts';
+import type { CopyFile, StagedFiles } from './staged-files.ts';
 
 export interface FunctionLimits {
   /** Path of the Python interpreter. */
@@ -37,6 +38,8 @@ interface ProcessOptions {
   temporary: string;
   code: string;
   name: string | undefined;
+  /** Files that its calls read. Absent: calls have none. They are deleted with the process. */
+  files?: StagedFiles;
   /** Variables of the function's owner. Only this process gets them. */
   secrets?: Readonly<Record<string, string>>;
   /** Directory of the packages that the function declares. */
@@ -92,7 +95,11 @@ export class FunctionProcess {
     const [file = '', ...args] = options.wrap?.(command, this.#directory) ?? command;
     this.#child = spawnSafely(file, args, {
       cwd: this.#directory,
-      env: { ...options.secrets, ...functionEnvironment(env, this.#directory, options.packages) },
+      env: {
+        ...options.secrets,
+        ...functionEnvironment(env, this.#directory, options.packages),
+        ...(options.files && { OTELA_FILES: options.files.directory }),
+      },
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
     });
@@ -155,6 +162,11 @@ export class FunctionProcess {
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
   }
 
+  /** Copies files that the next call reads. @throws Error of `copy` */
+  async stage(ids: readonly string[], copy: CopyFile): Promise<void> {
+    if (ids.length > 0) await this.#options.files?.stage(ids, copy);
+  }
+
   /** Returns the end of the output since the last call of this method. */
   takeOutput(): string {
     const text = this.#output.text(OUTPUT_BYTES).trimEnd();
@@ -175,7 +187,7 @@ export class FunctionProcess {
     this.#guard.dismiss();
     this.#options.onEnd?.();
     for (const stream of this.#child.stdio ?? []) stream?.destroy();
-    const why = removeFunctionDirectory(this.#directory);
+    const why = removeFunctionDirectory(this.#directory) ?? this.#options.files?.remove();
     if (why !== undefined) this.#options.log(`the directory of a function could not be deleted: ${why}`);
   }
 

@@ -5,8 +5,11 @@
 
 import { createHash } from 'node:crypto';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
+import { readLineFiles } from '../../../shared/batch/function-files.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
+import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
+import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { type BatchGatewayClient, isWorthALogLine } from '../batch-gateway-client.ts';
@@ -273,6 +276,12 @@ export class FunctionRunner {
   ): Promise<'done' | 'raised' | 'broken'> {
     const { context, model } = lease.function;
     const inputs = call.map(({ body }) => memberText(body, 'input') ?? 'null');
+    const missing = await this.#stage(process, work, lease, call);
+    if (missing !== undefined) {
+      const [only, ...others] = call;
+      if (only !== undefined && others.length === 0) work.add(raisedLine(only.line, missing));
+      return 'raised';
+    }
     this.#running += call.length;
     const began = performance.now();
     const answer = await process.call(inputs).finally(() => {
@@ -299,6 +308,25 @@ export class FunctionRunner {
           : failedLine(only.line, 'engine_failed', answer.why),
       );
     return answer.kind;
+  }
+
+  /** Copies the files of a call to this node. @returns why a file cannot be had by any node @throws Error */
+  async #stage(
+    process: FunctionProcess,
+    work: LeaseRun,
+    lease: FunctionLease,
+    call: readonly PendingLine[],
+  ): Promise<string | undefined> {
+    const ids = new Set(
+      call.flatMap(({ body }) => readLineFiles(tryParseJson(memberText(body, 'files') ?? 'null')) ?? []),
+    );
+    try {
+      await process.stage([...ids], (id, path, most) => work.gateway.file(lease, { id, path, most }, work.signal));
+      return undefined;
+    } catch (error) {
+      if (error instanceof GatewayRefusalError && error.status === 404) return 'a file of this input was deleted';
+      throw error;
+    }
   }
 
   async #code(gateway: BatchGatewayClient, lease: FunctionLease, signal: AbortSignal): Promise<FunctionCode> {

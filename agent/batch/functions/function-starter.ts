@@ -8,6 +8,7 @@ import type { FunctionPackages, PackageStore } from './function-packages.ts';
 import { type FunctionLimits, FunctionProcess } from './function-process.ts';
 import type { FunctionSandbox } from './function-sandbox.ts';
 import { findInterpreter, type Interpreter } from './python-interpreter.ts';
+import { StagedFiles } from './staged-files.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -115,11 +116,13 @@ export class FunctionStarter {
       const { executable, prefixes } = interpreter;
       const store = this.#options.weights()?.directory;
       const read = readPaths(this.#options.env).filter((path) => path !== store);
-      const shown = [executable, ...prefixes, ...read, ...folders, ...optional(installed?.directory)];
+      const files = new StagedFiles(temporary);
+      const shown = [executable, ...prefixes, ...read, ...folders, files.directory, ...optional(installed?.directory)];
       return new FunctionProcess({
         limits: { ...limits, python: executable },
         env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
         secrets,
+        files,
         packages: installed?.directory,
         temporary,
         code: code.code,

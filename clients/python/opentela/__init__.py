@@ -28,12 +28,13 @@ from ._function import Function, function
 if TYPE_CHECKING:
     from ._client import Client
     from ._client import Client as Executor
+    from ._files import File
     from ._runs import Run
     from ._served import served
     from ._up import up
 
 # Imported when they are used. A node needs none of them, and imports the library at the start of each process.
-_LATER = {"Client": "_client", "Executor": "_client", "Run": "_runs", "served": "_served", "up": "_up"}
+_LATER = {"Client": "_client", "Executor": "_client", "File": "_files", "Run": "_runs", "served": "_served", "up": "_up"}
 
 
 def __getattr__(name):
@@ -52,6 +53,7 @@ __all__ = [
     "FIRST_EXCEPTION",
     "Client",
     "Executor",
+    "File",
     "Function",
     "FunctionError",
     "Future",

@@ -7,7 +7,7 @@ import threading
 import weakref
 from concurrent.futures import Executor, Future
 
-from . import _bundle, _values, _worker
+from . import _bundle, _files, _values, _worker
 from ._errors import FunctionError, OtelaError
 from ._function import as_function
 from ._gateway import Gateway
@@ -80,7 +80,7 @@ class Client(Executor):
             waits = {}
             for line in self.gateway.lines(batch["input_file_id"]):
                 body = line["body"]
-                call = Call(bundle, line["custom_id"], _values.to_text(body.get("input", body)), run_id, body["model"])
+                call = Call(bundle, line["custom_id"], _values.to_text(body.get("input", body)), run_id, body["model"], body.get("files") or ())
                 call.future.set_running_or_notify_cancel()
                 waits[call.key] = [call]
                 calls.append(call)
@@ -137,7 +137,7 @@ class Client(Executor):
                 for future in awaited:
                     _check(call, future)
                 made = self._call(call.bundle, _with_results(args), _with_results(kwargs), call.run)
-                call.key, call.text = made.key, made.text
+                call.key, call.text, call.files = made.key, made.text, made.files
             except Exception as error:
                 call.fail(error)
                 self._sender.add_later()
@@ -164,7 +164,8 @@ class Client(Executor):
         return bundle
 
     def _call(self, bundle, args, kwargs, run):
-        text = bundle.text(args, kwargs) if isinstance(bundle, Served) else self._encoded(bundle, args, kwargs)
+        files = []
+        text = bundle.text(args, kwargs) if isinstance(bundle, Served) else self._encoded(bundle, *self._with_files(args, kwargs, files))
         if len(text) > TEXT_MAX:
             raise OtelaError(
                 f"the arguments of one call of {bundle.name} have {len(text)} bytes, and at most {TEXT_MAX} are possible: "
@@ -175,7 +176,18 @@ class Client(Executor):
             plain = input_key(text, 0)
             occurrence = counts.get(plain, 0)
             counts[plain] = occurrence + 1
-        return Call(bundle, input_key(text, occurrence), text, run)
+        return Call(bundle, input_key(text, occurrence), text, run, files=sorted(set(files)))
+
+    def _with_files(self, args, kwargs, files):
+        """The arguments with marks of their Files, whose ids are added to `files`."""
+
+        def name_of(file):
+            if self.is_local:
+                return file.path
+            files.append(self._sender.file(file))
+            return files[-1]
+
+        return _files.marked(args, name_of), _files.marked(kwargs, name_of)
 
     def _encoded(self, bundle, args, kwargs):
         encoded = {"args": list(args), "kwargs": kwargs}

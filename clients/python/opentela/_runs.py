@@ -62,7 +62,7 @@ class Run:
         again = [index for index, call in enumerate(self.calls) if call.text and call.future.done() and not _has_result(call.future)]
         for index in again:
             old = self.calls[index]
-            self.calls[index] = Call(old.bundle, old.key, old.text, self.id, old.model)
+            self.calls[index] = Call(old.bundle, old.key, old.text, self.id, old.model, old.files)
         self.client._sender.add([self.calls[index] for index in again])
         self._next = min([self._next, *again])
         return len(again)

@@ -45,10 +45,10 @@ class Call:
     `key` and `text` are None while the call waits for other calls.
     """
 
-    __slots__ = ("bundle", "model", "key", "text", "run", "future")
+    __slots__ = ("bundle", "model", "key", "text", "run", "future", "files")
 
-    def __init__(self, bundle, key, text, run, model=None):
-        self.bundle, self.model, self.key, self.text, self.run = bundle, model, key, text, run
+    def __init__(self, bundle, key, text, run, model=None, files=()):
+        self.bundle, self.model, self.key, self.text, self.run, self.files = bundle, model, key, text, run, files
         self.future = Future()
         self.future.run_id = run
         self.future.function = bundle.name if bundle else model
@@ -172,7 +172,9 @@ class Sender:
     def __init__(self, gateway, trust, reuse, window="24h"):
         self.gateway, self.trust, self.reuse, self.window = gateway, trust, reuse, window
         self.waiting, self.sent = collections.deque(), []
-        self.files, self.earlier = {}, {}
+        # Ids of stored files by name, and the files that earlier runs stored.
+        self.files, self.listed, self.uploading = {}, None, threading.Lock()
+        self.earlier = {}
         self.wake = threading.Condition()
         self.added = self.first = 0.0
         self.closing = self.hurry = False
@@ -319,7 +321,7 @@ class Sender:
         lines, group, size = [], {}, 0
         for call in left:
             is_served = isinstance(first.bundle, Served)
-            body = call.text if is_served else f'{{"model":{json.dumps(model)},"input":{call.text}{_demands(call)}}}'
+            body = call.text if is_served else f'{{"model":{json.dumps(model)},"input":{call.text}{_files_of(call)}{_demands(call)}}}'
             line = f'{{"custom_id":"{call.key}","method":"POST","url":"{_endpoint(first)}","body":{body}}}'
             if lines and (len(lines) == LINES_MAX or size + len(line) > BYTES_MAX or call.key in group):
                 self._create(lines, group, first)
@@ -344,16 +346,23 @@ class Sender:
         if call.bundle is None or isinstance(call.bundle, Served):
             return call.model
         bundle = call.bundle
-        if bundle.text not in self.files:
-            name = f"function-{hashlib.sha256(bundle.text.encode()).hexdigest()[:32]}"
-            files = self.gateway.get("/files?limit=1000&purpose=user_data")["data"]
-            # A file that soon expires could be gone before the gateway has read it.
-            fresh = time.time() + 86_400
-            known = (one["id"] for one in files if one["filename"].startswith(name) and (one.get("expires_at") or fresh) >= fresh)
-            self.files[bundle.text] = next(known, None) or self.gateway.upload(
-                f"{name}.json", bundle.text.encode(), "user_data", FUNCTION_FILE_S
-            )
-        return f"function:{self.files[bundle.text]}"
+        digest = hashlib.sha256(bundle.text.encode()).hexdigest()
+        return f"function:{self._stored(f'function-{digest[:32]}', '.json', bundle.text.encode)}"
+
+    def file(self, file):
+        """The id of a File at the gateway. The same content is uploaded once."""
+        return self._stored(f"input-{file.digest()[:40]}", "", lambda: _read(file.path))
+
+    def _stored(self, name, extension, content):
+        with self.uploading:
+            if name not in self.files:
+                if self.listed is None:
+                    self.listed = self.gateway.get("/files?limit=1000&purpose=user_data")["data"]
+                # A file that soon expires could be gone before the gateway has read it.
+                fresh = time.time() + 86_400
+                known = (one["id"] for one in self.listed if one["filename"].startswith(name) and (one.get("expires_at") or fresh) >= fresh)
+                self.files[name] = next(known, None) or self.gateway.upload(name + extension, content(), "user_data", FUNCTION_FILE_S)
+            return self.files[name]
 
     def _known(self, calls):
         """Settles the calls that an earlier run answered, and follows those that one is running. Returns the others."""
@@ -407,8 +416,17 @@ def _found(gateway, file):
         raise
 
 
+def _read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _endpoint(call):
     return (call.bundle or Bundle).endpoint
+
+
+def _files_of(call):
+    return f',"files":{json.dumps(call.files)}' if call.files else ""
 
 
 def _demands(call):

@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from io import BytesIO
 
-from . import _values
+from . import _files, _values
 from ._function import Function
 
 ERROR_CHARS = 900
@@ -180,10 +180,8 @@ class Host:
 
 def _pair(line):
     found = _values.decode(line)
-    if isinstance(found, dict):
-        return found.get("args", []), found.get("kwargs", {})
-    args, kwargs = found
-    return args, kwargs
+    args, kwargs = (found.get("args", []), found.get("kwargs", {})) if isinstance(found, dict) else found
+    return _files.placed(args), _files.placed(kwargs)
 
 
 def missing(imports):

@@ -84,6 +84,51 @@ class Progress:
 }
 
 
+@opentela.function
+def first_line(file, more=()):
+    with open(file) as lines:
+        return [os.path.basename(file), lines.readline(), *(open(one).read() for one in more)]
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "claims.csv")
+        with open(self.path, "w") as file:
+            file.write("a,b\n")
+
+    def test_a_call_reads_a_file_that_is_an_argument_or_in_one(self):
+        file = opentela.File(self.path)
+        with opentela.Client("local") as client:
+            self.assertEqual(client.submit(first_line, file, more=[file]).result(), ["claims.csv", "a,b\n", "a,b\n"])
+        self.assertEqual(first_line(file), ["claims.csv", "a,b\n"])
+
+    def test_a_file_that_does_not_exist_or_cannot_travel_is_refused_before_the_call(self):
+        with self.assertRaisesRegex(OtelaError, "there is no file"):
+            opentela.File(self.path + ".gone")
+        holder = Claim(opentela.File(self.path))
+        with opentela.Client("local") as client, self.assertRaisesRegex(TypeError, "a File can be an argument"):
+            client.submit(same, holder)
+
+    def test_a_node_finds_a_file_by_its_id_under_its_own_name(self):
+        from opentela import _files
+
+        with tempfile.TemporaryDirectory() as folder:
+            files, home = os.path.join(folder, "files"), os.path.join(folder, "home")
+            os.makedirs(files)
+            with open(os.path.join(files, "file-1"), "w") as file:
+                file.write("x")
+            with unittest.mock.patch.dict(os.environ, {"OTELA_FILES": files, "HOME": home}):
+                marked = [{"$file": "file-1", "name": "../../a.csv"}]
+                (found,) = _files.placed(marked)
+                _files.placed(marked)
+            self.assertEqual(found.name, "a.csv")
+            self.assertTrue(found.path.startswith(home + os.sep))
+            with open(found) as file:
+                self.assertEqual(file.read(), "x")
+
+
 class Local(unittest.TestCase):
     def setUp(self):
         self.client = opentela.Client("local")

@@ -97,6 +97,7 @@ const leaseSchema = z.object({
   wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
 });
 const refSchema = z.object(ref);
+const fileSchema = z.object({ ...ref, file: z.string().max(128) });
 /** `declined`: why the node cannot run the function of the batch. */
 const releaseSchema = z.object({ ...ref, declined: z.string().max(WHY_MAX).optional() });
 const commitSchema = z.object({
@@ -174,6 +175,16 @@ batchAgentRoutes.post('/function', async (c) => {
   const code = await (await batchOf(c, given.batch)).functionCode(refOf(node, given));
   if (code === null) throw leaseOver();
   return c.body(code, 200, { 'content-type': 'text/x-python; charset=utf-8' });
+});
+
+/** A file that lines of the leased chunk's batch name. */
+batchAgentRoutes.post('/file', async (c) => {
+  const node = await nodeOf(c);
+  const { file, ...given } = parsed(fileSchema, node.body);
+  if (!(await (await batchOf(c, given.batch)).readsFile(refOf(node, given), file))) throw leaseOver();
+  const content = await withStoreErrors(() => storeOf(c.env).read(file));
+  if (content === undefined) throw new ApiError('not_found', `The file ${file} was deleted.`, { param: 'file' });
+  return new Response(toReadableStream(content), { headers: { 'content-type': 'application/octet-stream' } });
 });
 
 /** The secrets that the leased chunk's function declares. */

@@ -257,3 +257,33 @@ if __name__ == "__main__":
   expect((await ask('DELETE', '/HF_TOKEN', stranger)).status).toBe(404);
   expect((await ask('DELETE', '/HF_TOKEN', key)).status).toBe(200);
 });
+
+it('a file of the script is read by its calls on the node under its own name, uploaded once, and read-only', async ({ skip }) => {
+  skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
+  const at = await place();
+  writeFileSync(join(at.directory, 'table.csv'), 'a,b\n1,2\n');
+  const text = `
+import os, sys, opentela
+@opentela.function
+def rows(table, n, more=None):
+    try:
+        open(table, "a").write("x")
+        written = True
+    except OSError:
+        written = False
+    return [os.path.basename(table), open(table).read().splitlines()[n], open(more["same"]).read(1), written]
+if __name__ == "__main__":
+    table = opentela.File(os.path.join(sys.argv[1], "table.csv"))
+    with opentela.Client() as client:
+        for answer in [client.submit(rows, table, n, more={"same": table}).result() for n in (0, 1)]:
+            print(answer)
+`;
+  const [first, second] = (await script(at, text)).split('\n');
+  expect(first).toMatch(/^\['table.csv', 'a,b', 'a', (True|False)\]$/);
+  expect(second).toMatch(/^\['table.csv', '1,2', 'a', (True|False)\]$/);
+  const listed = await fetch(`${at.gateway.url}/v1/files?purpose=user_data`, {
+    headers: { authorization: `Bearer ${at.env.OTELA_API_KEY}` },
+  });
+  const { data } = z.object({ data: z.array(z.object({ filename: z.string() })) }).parse(await listed.json());
+  expect(data.filter(({ filename }) => filename.startsWith('input-'))).toHaveLength(1);
+});

@@ -100,6 +100,21 @@ describe('the check of an input file', () => {
     expect(codes(text, { endpoint })).toEqual([['mismatched_model', 'body.model', 2]]);
   });
 
+  it('collects the files that lines of functions name, each once, and refuses what is no list of them', () => {
+    const endpoint = FUNCTIONS_ENDPOINT;
+    const call = (id: string, files: unknown) =>
+      line(id, { url: endpoint, body: { model: 'function:file-a', input: 1, files } });
+    const checked = check([call('a', ['file-1', 'file-2']), call('b', ['file-2']), call('c', null)].join('\n'), { endpoint });
+    expect(checked).toMatchObject({ errors: [], files: ['file-1', 'file-2'] });
+    for (const files of ['file-1', ['../../etc/passwd'], [1], new Array(65).fill('file-1')])
+      expect(codes(call('a', files), { endpoint })).toEqual([['invalid_request', 'body.files', 1]]);
+    const many = Array.from({ length: 17 }, (_, n) =>
+      call(`${n}`, Array.from({ length: 64 }, (_, file) => `file-${n}-${file}`)),
+    );
+    expect(codes(many.join('\n'), { endpoint }).slice(0, 1)).toEqual([['invalid_request', 'body.files', 16]]);
+    expect(check(line('a', { body: { ...body, files: ['file-1'] } })).files, 'of an engine').toEqual([]);
+  });
+
   it.each<[BatchEndpoint, Record<string, unknown>, string | undefined]>([
     ['/v1/rerank', { query: 'q', documents: ['d'] }, undefined],
     ['/v1/rerank', { query: 'q' }, 'body.documents'],
