@@ -9,6 +9,8 @@ const TEXT_MAX_CHARS = 512;
 const GPUS_MAX = 64;
 /** Maximum number of inputs in one call: a lease has at most this many lines. */
 export const BATCH_MAX = 100;
+/** A day. A process that stays loaded uses its GPU memory, although no call needs it. */
+const KEEP_MAX_S = 86_400;
 /** A week: longer than any job of a cluster. */
 const TIMEOUT_MAX_S = 604_800;
 
@@ -33,6 +35,8 @@ const optionsSchema = z.object({
   batch_size: z.union([z.literal('auto'), z.int().min(1).max(BATCH_MAX)]).default('auto'),
   /** Names of the owner's secrets that its processes get as environment variables. */
   secrets: z.array(z.string().regex(SECRET_NAME)).max(DECLARED_SECRETS_MAX).exactOptional(),
+  /** Seconds for which a process without calls stays loaded. */
+  keep_s: z.number().min(0).max(KEEP_MAX_S).exactOptional(),
   timeout_s: z.number().positive().max(TIMEOUT_MAX_S).exactOptional(),
 });
 export type FunctionOptions = z.infer<typeof optionsSchema>;

@@ -34,6 +34,8 @@ interface Loaded {
   /** True while a call, or the loading, uses it. */
   inUse: boolean;
   gpus: readonly string[];
+  /** Time without calls after which it is unloaded. */
+  idleMs: number;
   /** Duration of load() until a call's results report it. */
   loadMs: number;
   usedMs: number;
@@ -216,6 +218,7 @@ export class LoadedFunctions {
       state: 'loading',
       inUse: true,
       gpus: own,
+      idleMs: idleMsOf(code) ?? this.#options.idleMs ?? IDLE_MS,
       loadMs: 0,
       usedMs: now(),
     };
@@ -252,9 +255,15 @@ export class LoadedFunctions {
   }
 
   #stopIdle(): void {
-    const { idleMs = IDLE_MS, now, log } = this.#options;
+    const { now, log } = this.#options;
     for (const one of this.#loaded)
-      if (!one.inUse && (one.process?.broken !== undefined || now() - one.usedMs >= idleMs))
+      if (!one.inUse && (one.process?.broken !== undefined || now() - one.usedMs >= one.idleMs))
         inBackground('functions', this.#stop(one), log);
   }
+}
+
+/** The time that the function declares. A process of another function that needs the GPU ends it earlier. */
+function idleMsOf({ options }: FunctionCode): number | undefined {
+  if (options instanceof Error || options.keep_s === undefined) return undefined;
+  return options.keep_s * 1_000;
 }

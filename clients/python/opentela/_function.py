@@ -50,7 +50,7 @@ def whole(value, name, least, most):
     return value
 
 
-def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None):
+def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None, keep=None):
     """The options as a node reads them. They are part of the context: other options are another context."""
     found = {}
     if requirements is not None:
@@ -67,6 +67,8 @@ def declared(requirements, python, weights, gpus, vram, memory, require, batch_s
         found["memory_bytes"] = size_bytes(memory, "memory")
     if batch_size is not None:
         found["batch_size"] = batch_size if batch_size == "auto" else whole(batch_size, "batch_size", 1, BATCH_MAX)
+    if keep is not None:
+        found["keep_s"] = 0 if keep == 0 else seconds(keep, "keep")
     if secrets is not None:
         found["secrets"] = texts(secrets, "secrets")
         for name in found["secrets"]:
@@ -160,6 +162,7 @@ def function(
     batch_size=None,
     timeout=None,
     secrets=None,
+    keep=None,
 ):
     """Marks a function that nodes can run.
 
@@ -170,9 +173,10 @@ def function(
     gpus: GPUs of each process. vram: memory of each GPU, as "40 GiB". memory: main memory. require: as the header x-otela-require.
     batch_size: the function takes a list of up to so many inputs and returns as many results; "auto": calls grow until one takes a second.
     timeout: seconds that load() and one call may take.
+    keep: seconds, or text as "2h", for which a process without calls stays loaded; default: 10 minutes.
     secrets: names of secrets that `otela secrets set` stored, as "HF_TOKEN". Its processes, and no others, get them as variables.
     """
-    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets)
+    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets, keep)
 
     def mark(infer):
         if not callable(infer):

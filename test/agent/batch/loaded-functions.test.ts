@@ -163,3 +163,14 @@ it('directories that a killed agent left are removed by the next one; those of a
   expect(existsSync(join(temporary, `otela-function-${dead}-abc`))).toBe(false);
   expect(existsSync(join(temporary, `otela-function-${process.ppid}-abc`))).toBe(true);
 });
+
+it('a process without calls stays loaded for as long as its function declares', async () => {
+  const { host, clock } = await hostOf(3);
+  await use(host, codeOf('short', PID, { keep_s: 1 }));
+  await use(host, codeOf('usual'));
+  await use(host, codeOf('long', PID, { keep_s: 3_600 }));
+  clock.ms = 30_000;
+  await expect.poll(() => host.held.ready, { timeout: 20_000 }).toEqual(['usual', 'long']);
+  clock.ms = 700_000;
+  await expect.poll(() => host.held.ready, { timeout: 20_000 }).toEqual(['long']);
+}, 60_000);
