@@ -107,7 +107,8 @@ export class BatchGatewayClient {
   ): Promise<void> {
     const response = await this.#send('file', Buffer.from(JSON.stringify({ ...refOf(lease), file: id })), signal);
     if (response.statusCode !== 200) {
-      const said = String(Buffer.from((await readAtMost(response.body, CHUNK_MAX_BYTES))?.buffer ?? []));
+      const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
+      const said = bytes === undefined ? '' : Buffer.from(bytes.buffer).toString('utf8');
       const message = `${this.#url.host} answers ${response.statusCode}: ${said.slice(0, 300)}`;
       throw new GatewayRefusalError(response.statusCode, gatewayErrorCode(said), message);
     }

@@ -19,7 +19,7 @@ import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, NO_GPU_TIME, NO_TOKENS, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
-import type { ContextCounts } from './leases/node-contexts.ts';
+import { type ContextCounts, canOthersTry } from './leases/node-contexts.ts';
 import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
 import { MonthlyBudget } from './monthly-budget.ts';
@@ -162,11 +162,7 @@ export class BatchObject extends GatewayObject {
     const { status } = this.#record.state;
     if (isTerminal(status)) return this.#record.shown(this.#now, null);
     const isRunning = this.#record.ledger.leases.length > 0;
-    return this.#record.shown(
-      this.#now,
-      this.#usedUp() ?? this.#obstacle.shown(this.#now, isRunning),
-      this.#contexts,
-    );
+    return this.#record.shown(this.#now, this.#usedUp() ?? this.#obstacle.shown(this.#now, isRunning), this.#contexts);
   }
 
   /** Which monthly limit is used up, for the owner. */
@@ -369,7 +365,8 @@ export class BatchObject extends GatewayObject {
   async #work(spec: BatchSpec, expiresMs: number): Promise<number> {
     const { ledger } = this.#record;
     const view = await this.#releaseLost();
-    this.#others = this.#record.demands.every(({ model }) => (view.model(model)?.ready.length ?? 0) > 1);
+    const readyOf = (model: string) => view.model(model)?.ready.length ?? 0;
+    this.#others = canOthersTry(this.#record, this.#contexts, readyOf);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;
     this.#record.store();
     if (ledger.open === 0 || this.#record.state.givenUp !== undefined) {

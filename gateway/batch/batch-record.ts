@@ -6,7 +6,6 @@ import type { ObjectStorage } from '../platform/object-context.ts';
 import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
 import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
-import type { ContextCounts } from './leases/node-contexts.ts';
 import { BatchSeries } from './batch-series.ts';
 import {
   type BatchFunction,
@@ -18,6 +17,7 @@ import {
   type WrittenFiles,
 } from './batch-spec.ts';
 import { BatchUsageOutbox } from './batch-usage-outbox.ts';
+import type { ContextCounts } from './leases/node-contexts.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
 import { bounded, failed, isEngineFailure, withoutGpuTime } from './line-verdicts.ts';
 

@@ -4,10 +4,10 @@
  */
 
 import { createHash } from 'node:crypto';
+import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
 import { readLineFiles } from '../../../shared/batch/function-files.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
-import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';

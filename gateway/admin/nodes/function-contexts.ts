@@ -32,6 +32,8 @@ async function readContexts(call: AdminCall): Promise<object> {
     const { ready, loading, stored, broken } = held;
     return { object: 'node.contexts', session, contexts: { ready, loading, stored, broken } };
   } catch (cause) {
-    throw new ApiError('server_is_overloaded', 'The queue of functions cannot be reached. Try again shortly.', { cause });
+    throw new ApiError('server_is_overloaded', 'The queue of functions cannot be reached. Try again shortly.', {
+      cause,
+    });
   }
 }

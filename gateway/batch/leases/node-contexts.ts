@@ -41,3 +41,17 @@ export class NodeContextTable {
     return counts;
   }
 }
+
+/**
+ * True if a line that failed at its node should be tried at another one: several nodes serve each of the models, or
+ * have had the function.
+ * @param readyOf number of nodes that serve a model
+ */
+export function canOthersTry(
+  { function: made, demands }: { function?: object | undefined; demands: readonly { model: string }[] },
+  contexts: ContextCounts | null,
+  readyOf: (model: string) => number,
+): boolean {
+  if (made === undefined) return demands.every(({ model }) => readyOf(model) > 1);
+  return contexts !== null && contexts.ready + contexts.loading + contexts.stored > 1;
+}

@@ -258,7 +258,9 @@ if __name__ == "__main__":
   expect((await ask('DELETE', '/HF_TOKEN', key)).status).toBe(200);
 });
 
-it('a file of the script is read by its calls on the node under its own name, uploaded once, and read-only', async ({ skip }) => {
+it('a file of the script is read by its calls on the node under its own name, uploaded once, and read-only', async ({
+  skip,
+}) => {
   skip(NO_CLOUDPICKLE !== undefined, NO_CLOUDPICKLE);
   const at = await place();
   writeFileSync(join(at.directory, 'table.csv'), 'a,b\n1,2\n');

@@ -42,7 +42,7 @@ function leased(
     const record = new BatchRecord(storage, 1e6);
     record.create(spec, 0);
     record.begin(
-      { chunks: [chunk], demands: [{ model: 'function:file-1' }], lines: 3, model: 'm', errors: [] },
+      { chunks: [chunk], demands: [{ model: 'function:file-1' }], lines: 3, model: 'm', files: [], errors: [] },
       0,
       made,
     );

@@ -1,6 +1,7 @@
 /** The queue of batches on Cloudflare's runtime: what its calls carry, and which nodes learn of lines first. */
 import { env } from 'cloudflare:workers';
 import { describe, expect, test } from 'vitest';
+import { canOthersTry } from '../../../gateway/batch/leases/node-contexts.ts';
 import type { NodeContexts } from '../../../shared/batch/function-context.ts';
 import type { QueuedBatch } from '../../../shared/batch/next-batch.ts';
 
@@ -83,4 +84,16 @@ describe('the queue of a model', () => {
     expect(heard).toEqual(['volatile', 'stable']);
     expect(await queue.next([])).toBe('late');
   });
+});
+
+test('a failed line goes to another node if several serve its model, or have had its function', () => {
+  const engines = { function: undefined, demands: [{ model: 'm' }, { model: 'n' }] };
+  const counts = (ready: number, stored = 0) => ({ ready, loading: 0, stored });
+  expect(canOthersTry(engines, null, () => 2)).toBe(true);
+  expect(canOthersTry(engines, counts(9), (model) => (model === 'm' ? 2 : 1))).toBe(false);
+  // The registry lists no node as one that serves a function.
+  const functions = { function: {}, demands: [{ model: 'function:file-1' }] };
+  expect(canOthersTry(functions, null, () => 0)).toBe(false);
+  expect(canOthersTry(functions, counts(1), () => 0)).toBe(false);
+  expect(canOthersTry(functions, counts(1, 1), () => 0)).toBe(true);
 });

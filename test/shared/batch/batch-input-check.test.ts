@@ -104,12 +104,17 @@ describe('the check of an input file', () => {
     const endpoint = FUNCTIONS_ENDPOINT;
     const call = (id: string, files: unknown) =>
       line(id, { url: endpoint, body: { model: 'function:file-a', input: 1, files } });
-    const checked = check([call('a', ['file-1', 'file-2']), call('b', ['file-2']), call('c', null)].join('\n'), { endpoint });
+    const checked = check([call('a', ['file-1', 'file-2']), call('b', ['file-2']), call('c', null)].join('\n'), {
+      endpoint,
+    });
     expect(checked).toMatchObject({ errors: [], files: ['file-1', 'file-2'] });
     for (const files of ['file-1', ['../../etc/passwd'], [1], new Array(65).fill('file-1')])
       expect(codes(call('a', files), { endpoint })).toEqual([['invalid_request', 'body.files', 1]]);
     const many = Array.from({ length: 17 }, (_, n) =>
-      call(`${n}`, Array.from({ length: 64 }, (_, file) => `file-${n}-${file}`)),
+      call(
+        `${n}`,
+        Array.from({ length: 64 }, (_, file) => `file-${n}-${file}`),
+      ),
     );
     expect(codes(many.join('\n'), { endpoint }).slice(0, 1)).toEqual([['invalid_request', 'body.files', 16]]);
     expect(check(line('a', { body: { ...body, files: ['file-1'] } })).files, 'of an engine').toEqual([]);
