@@ -24,13 +24,13 @@ options = ["nodelist=n1"]`;
 
 /** Each call waits, so that the run outlives the preempted jobs. */
 const SCRIPT = `
-import os, time, opentela
-def load(word="job"):
-    return os.environ.get("HOSTNAME", "") + word
+import time, uuid, opentela
+def load():
+    return uuid.uuid4().hex
 @opentela.function(load=load, batch_size=2)
-def squares(state, numbers):
+def squares(process, numbers):
     time.sleep(0.5)
-    return [[number * number, os.getpid()] for number in numbers]
+    return [[number * number, process] for number in numbers]
 if __name__ == "__main__":
     with opentela.Client() as client:
         found = list(client.map(squares, range(120)))
