@@ -138,9 +138,9 @@ export class AgentWeights implements WeightsHandlers {
   }
 
   /**
-   * Copies a repository of the hub for a function. If not everybody may read the repository, the hub must give it to
-   * the function's owner: another owner's function, or the engine, may have brought it here.
-   * @param token of the function's owner; undefined: the agent's own is used for repositories that everybody may read
+   * Copies a repository of the hub for a function. If the repository is gated or private, the hub must give it to the
+   * function's owner: another owner's function, or the engine, may have brought it here.
+   * @param token of the function's owner; undefined: the agent's own is used for public repositories
    * @throws WeightsError
    */
   async pullForFunction(text: string, token: string | undefined): Promise<void> {

@@ -98,7 +98,7 @@ async function openSandbox(
   const fault = await sandboxFault(run, temporary);
   if (fault === undefined) {
     const { HOME: home, HF_HOME: hub, XDG_RUNTIME_DIR: runtime } = env;
-    // Repositories that not everybody may read are there. A function sees those that it declares.
+    // Gated and private repositories are there. A function sees those that it declares.
     const weights = options.weights()?.status().directory ?? '';
     const hidden = [temporary, '/tmp', '/dev/shm', '/run/user', home ?? '', runtime ?? '', weights, ...secrets];
     const masked = [...secrets, ...(hub === undefined ? [] : [join(hub, 'token'), join(hub, 'stored_tokens')])];

@@ -9,7 +9,7 @@ import { jobKey, type Memory } from './persisted-state.ts';
 const FAILED_MAX = 2;
 const BLOCKED_FIRST_MS = 3_600_000;
 const BLOCKED_MAX_MS = 86_400_000;
-/** Maximum hosts that one submission excludes: a longer list is a fault of the cluster, not of hosts. */
+/** Maximum hosts in one submission's list: a longer list is a fault of the cluster, not of hosts. */
 export const EXCLUDED_MAX = 32;
 /** Maximum hosts that are remembered. The host with the oldest failure is forgotten. */
 const HOSTS_MAX = 256;

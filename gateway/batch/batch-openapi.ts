@@ -55,7 +55,7 @@ const progressSchema = z.strictObject({
     .optional()
     .meta({
       description:
-        'Nodes on which the function of the batch is loaded, is being loaded, or whose code is stored. Null: the batch has no function, has ended, or no node was asked.',
+        'Nodes on which the function of the batch is loaded, is being loaded, or has its code stored. Null: the batch has no function, has ended, or no node was asked.',
     }),
 });
 

@@ -62,7 +62,7 @@ export async function deleteSecret(env: Env, owner: string, name: string): Promi
   return gone.length > 0;
 }
 
-/** The values of these secrets. Those that are not stored, or cannot be decrypted, are missing. @throws ApiError 503 */
+/** The values of these secrets, without secrets that are not stored or cannot be decrypted. @throws ApiError 503 */
 export async function readSecrets(env: Env, owner: string, names: readonly string[]): Promise<Record<string, string>> {
   if (names.length === 0) return {};
   const rows = await queryOrUnavailable(

@@ -10,7 +10,7 @@ import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 const TEMPLATE_TOKENS = 1_024;
 
 /**
- * Returns the tokens that a response claims to have used. Rerank states the total alone, which is its input.
+ * Returns the tokens that a response claims to have used. Rerank states only the total, which is its input.
  * The claim is bounded: a token has at least one byte, so a provider cannot charge for more than the bytes that were
  * sent and received.
  * @param inputBytes upper bound of the line's length: see `lineBytes`

@@ -1,4 +1,4 @@
-/** How results of lines count: whether the engine or the line failed, and what is kept of a result. */
+/** How results of lines count: whether the engine or the line failed, and which part of a result is kept. */
 import { type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 
 /**

@@ -1,6 +1,6 @@
 /** Audio in lines of batches, in the form of vLLM's run-batch: the request as JSON, with the audio as a `data:` URL. */
 
-/** The beginning of the URL. It is matched alone: a pattern for the whole of up to 4 MiB would need much memory. */
+/** The beginning of the URL. Only it is matched: a pattern for the whole of up to 4 MiB would need much memory. */
 const BEGINNING = /^data:((?:audio|video)\/[a-z0-9.+-]{1,64});base64,/;
 const BEGINNING_MAX_CHARS = 128;
 const NOT_BASE64 = /[^A-Za-z0-9+/=]/;

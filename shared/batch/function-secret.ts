@@ -8,7 +8,7 @@ export const SECRET_NAME = /^[A-Z][A-Z0-9_]{0,54}_(TOKEN|KEY|SECRET|PASSWORD)$/;
 export const SECRET_NAME_RULE =
   'must have capital letters, digits and _, and end with _TOKEN, _KEY, _SECRET or _PASSWORD, as HF_TOKEN';
 export const SECRET_MAX_CHARS = 8_192;
-/** Maximum secrets that one function declares. */
+/** Maximum secrets of one function. */
 export const DECLARED_SECRETS_MAX = 16;
 
 /** The secrets that a bundle of the Python client declares. The gateway checks nothing else of a bundle. */

@@ -1,4 +1,4 @@
-/** A user's Python script, a factory and a Slurm that is empty at first: nobody starts an agent by hand. */
+/** A user's Python script, a factory and a Slurm that is empty at first: no agent is started by hand. */
 import { execFile } from 'node:child_process';
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -14,7 +14,7 @@ export const functionContextRoutes: readonly AdminRoute[] = [
     path: '/nodes/:session/contexts',
     params: SESSION_PARAM,
     summary:
-      'List the contexts of functions on a node: those that are loaded, are being loaded, whose code is stored, and that failed there a moment ago. Null: the node runs no functions, or has not asked for lines for two minutes.',
+      'List the contexts of functions on a node: loaded ones, those being loaded, those with stored code, and those that failed there a moment ago. Null: the node runs no functions, or has not asked for lines for two minutes.',
     answer: z.object({
       object: z.literal('node.contexts'),
       session: z.string(),

@@ -1,12 +1,12 @@
 /** Which contexts are on which nodes, as the nodes said when they last asked for lines. Only in memory. */
 import { type ContextWarmth, contextWarmth, type NodeContexts } from '../../../shared/batch/function-context.ts';
 
-/** Maximum nodes. The one that asked longest ago is forgotten. */
+/** Maximum nodes. The node with the oldest question is forgotten. */
 const NODES_MAX = 4_096;
 /** An idle node asks every 20 s. After this time without a question, the node is gone, or in a long call. */
 const KEPT_MS = 120_000;
 
-/** Number of nodes on which a function is loaded, is being loaded, or whose code is stored. */
+/** Number of nodes on which a function is loaded, is being loaded, or has its code stored. */
 export type ContextCounts = Record<Exclude<ContextWarmth, 'cold'>, number>;
 
 export class NodeContextTable {

@@ -64,7 +64,7 @@ export function opportunistic(gpus: number, seed: number, engine?: Engine, every
   return { ...poolRun('pervasive', 100, seed, engine), workers };
 }
 
-/** Mean stay of a worker whose GPU the site takes back at a random time. The paper prints none. */
+/** Mean stay of a worker, until the site takes its GPU back. The paper prints none. */
 const STAY_S = 1_800;
 /** Seconds until the factory's next job has another GPU. */
 const REPLACED_S = 60;
