@@ -5,18 +5,19 @@
  * gateway and agent, which other work on the machine hardly changes. `--requests N --streams N --events N --rounds N
  * --paced N`. Absolute times apply only to this machine.
  */
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { startAgent } from '../test/support/agent.ts';
-import { Gateway } from '../test/support/gateway.ts';
-import { endAll, Managed } from '../test/support/processes.ts';
-import { providerRoot } from '../test/support/provider-root.ts';
-import { NODE, ROOT } from '../test/support/where.ts';
-import { ranFor } from './ran-for.ts';
-import type { Round } from './seal-client.ts';
+import { endAll } from '../test/support/processes.ts';
+import {
+  between,
+  byTurns,
+  openSealCluster,
+  PROCESSES,
+  type RunRound,
+  sealedRequests,
+  type Took,
+} from './seal-cluster.ts';
 import { sealWork } from './seal-work.ts';
-import { quantile } from './stats.ts';
 
 const PARTS = ['work', 'request', 'unpaced', 'paced'] as const;
 const count = z.coerce.number().int().positive();
@@ -36,83 +37,10 @@ const { requests, streams, events, rounds, paced } = z
 const named = z.array(z.enum(PARTS)).parse(positionals);
 const parts = new Set(named.length === 0 ? PARTS : named);
 
-const PROCESSES = ['engine', 'agent', 'gateway', 'client'] as const;
-type ProcessName = (typeof PROCESSES)[number];
-
-interface Took {
-  /** Wall time, seconds. */
-  wall: number;
-  /** CPU seconds of each process. */
-  cpu: Record<ProcessName, number>;
-  /** 99th percentile of the delays of paced streams, milliseconds. */
-  p99: number;
-}
-
-/** CPU seconds of gateway and agent together. */
-const between = ({ cpu }: Took) => cpu.gateway + cpu.agent;
-const doneSchema = z.object({ seconds: z.number(), p99: z.number() });
-
-async function openHouse() {
-  const model = 'bench/seal';
-  const root = await providerRoot('lab');
-  const gateway = await Gateway.start();
-  const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
-  const engine = new Managed([NODE, join(ROOT, 'bench/seal-engine.ts'), model], { label: 'engine' });
-  const [, engineUrl = ''] = await engine.line(/engine at (\S+)/, 20_000);
-  const args = ['--delegate-file', root.delegateFile];
-  const agent = await startAgent({ gateways: [gateway.url], token, engineUrl, args });
-  await gateway.serving(1);
-  const settings = { base: `${gateway.url}/v1`, key, model, pins: { lab: root.pin } };
-  const client = new Managed([NODE, join(ROOT, 'bench/seal-client.ts'), JSON.stringify(settings)], {
-    label: 'client',
-    stdin: 'pipe',
-  });
-  const pids = { engine: engine.pid, agent: agent.pid, gateway: gateway.process.pid, client: client.pid };
-  const cpuNow = () => each((name) => ranFor(pids[name]) / 1e9);
-  let lines = 0;
-  return async (asked: Round): Promise<Took> => {
-    const before = cpuNow();
-    client.child.stdin?.write(`${JSON.stringify(asked)}\n`);
-    const all = await client.line(new RegExp(`^(?:[^\\n]*\\n){${lines}}([^\\n]+)\\n`), 300_000);
-    lines++;
-    const { seconds, p99 } = doneSchema.parse(JSON.parse(all[1] ?? ''));
-    const after = cpuNow();
-    return { wall: seconds, cpu: each((name) => after[name] - before[name]), p99 };
-  };
-}
-
-function each(value: (name: ProcessName) => number): Record<ProcessName, number> {
-  const [engine, agent, gateway, client] = PROCESSES.map(value);
-  return { engine: engine ?? 0, agent: agent ?? 0, gateway: gateway ?? 0, client: client ?? 0 };
-}
-
-type RunRound = Awaited<ReturnType<typeof openHouse>>;
-
-/** Runs the variants alternately. Returns the median of each figure. */
-async function byTurns<How extends Round['how']>(
-  round: RunRound,
-  shape: Omit<Round, 'how'>,
-  hows: readonly How[],
-  times: number,
-): Promise<(how: How) => Took> {
-  const took = new Map<How, Took[]>(hows.map((how) => [how, []]));
-  for (const how of hows) await round({ how, ...shape, streams: Math.min(4, shape.streams) });
-  for (let n = 0; n < times; n++) for (const how of hows) took.get(how)?.push(await round({ how, ...shape }));
-  return (how) => {
-    const half = (value: (one: Took) => number) => quantile((took.get(how) ?? []).map(value), 0.5);
-    return {
-      wall: half(({ wall }) => wall),
-      cpu: each((name) => half(({ cpu }) => cpu[name])),
-      p99: half((one) => one.p99),
-    };
-  };
-}
-
 const ms = (seconds: number) => (seconds * 1000).toFixed(2);
 
 async function request(round: RunRound): Promise<void> {
-  const took = await byTurns(round, { streams: 1, events: 1, perWrite: 1, everyMs: 0 }, ['clear', 'sealed'], requests);
-  const [clear, sealed] = [took('clear'), took('sealed')];
+  const { clear, sealed } = await sealedRequests(round, requests);
   console.log(
     `one request, median             clear ${ms(clear.wall)} ms, sealed ${ms(sealed.wall)} ms; CPU of gateway and agent ${ms(between(sealed) - between(clear))} ms more (required: 0.5)`,
   );
@@ -156,7 +84,7 @@ async function timed(part: (typeof PARTS)[number], run: () => Promise<void>): Pr
 
 await timed('work', () => sealWork(requests));
 if (parts.size > 1 || !parts.has('work')) {
-  const round = await openHouse();
+  const round = await openSealCluster();
   await timed('request', () => request(round));
   await timed('unpaced', () => unpaced(round));
   await timed('paced', () => pacedStreams(round));

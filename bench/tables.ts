@@ -10,7 +10,8 @@ import { ROOT } from '../test/support/where.ts';
 import { aboutMachine, type Machine } from './machine.ts';
 import { tableOf as peersTable, type Result } from './peers/result.ts';
 import { type Row, table } from './report.ts';
-import { type Required, requiredTable } from './required/row.ts';
+import { causesOf, type Required, requiredTable } from './required/row.ts';
+import { type WakeUpRow, wakeUpTable } from './required/wake-up-table.ts';
 
 interface Latest {
   machine: Machine;
@@ -21,6 +22,11 @@ interface Peers {
   machine: Machine;
   results: Result[];
   beside?: Required[];
+}
+
+interface WakeUpRun {
+  machine: Machine;
+  rows: WakeUpRow[];
 }
 
 interface RequiredRun {
@@ -48,7 +54,14 @@ const peers = read<Peers>('peers.json');
 function required(): string {
   if (!existsSync(join(ROOT, 'bench/results/required.json'))) return 'Not taken yet: `npm run bench:required`.';
   const { machine, rows, notes } = read<RequiredRun>('required.json');
-  return [conditionsOf(machine), requiredTable(rows), ...notes].join('\n\n');
+  return [conditionsOf(machine), requiredTable(rows), causesOf(rows).join('\n'), ...notes].join('\n\n');
+}
+
+function wakeUps(): string {
+  if (!existsSync(join(ROOT, 'bench/results/wake-ups.json')))
+    return 'Not taken yet: `npm run bench:required -- --wake-ups`.';
+  const { machine, rows } = read<WakeUpRun>('wake-ups.json');
+  return `${conditionsOf(machine)}\n\n${wakeUpTable(rows)}`;
 }
 
 function besideOriginal({ beside = [] }: Peers): string {
@@ -57,6 +70,7 @@ function besideOriginal({ beside = [] }: Peers): string {
 
 const TABLES: Record<string, string> = {
   required: required(),
+  wakeUps: wakeUps(),
   latest: `${conditionsOf(latest.machine, latest.rows)}\n\n${table(latest.rows)}`,
   peers: `${conditionsOf(peers.machine)}\n\n${peersTable(peers.results)}${besideOriginal(peers)}`,
 };

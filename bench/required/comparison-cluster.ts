@@ -44,9 +44,20 @@ export async function openComparisonCluster(notes: string[]): Promise<Comparison
 
 export const rest = () => new Promise((resolve) => setTimeout(resolve, REST_MS));
 
-export function memoryRow(figure: string, { gateway, original }: ComparisonCluster, most?: number): Required {
-  const ours = memoryOf(gateway.process.pid).rssMib;
-  const head = original && memoryOf(original.head.pid).rssMib;
-  const ratio = head === undefined ? {} : { original: head, ratio: ours / head };
+/** Resident memory of two processes with the same task, ours and the original's. */
+function memoryOfPair(figure: string, own: Managed, other: Managed | undefined, most?: number): Required {
+  const ours = memoryOf(own.pid).rssMib;
+  const original = other && memoryOf(other.pid).rssMib;
+  const ratio = original === undefined ? {} : { original, ratio: ours / original };
   return { figure, ours, ...ratio, unit: 'MiB', of: 'ours', ...(most === undefined ? {} : { most }) };
+}
+
+/** Memory of the gateway and of the original's head. */
+export function memoryRow(figure: string, { gateway, original }: ComparisonCluster, most?: number): Required {
+  return memoryOfPair(figure, gateway.process, original?.head, most);
+}
+
+/** Memory of the agent and of the original's worker. */
+export function agentMemoryRow(figure: string, { agent, original }: ComparisonCluster, most: number): Required {
+  return memoryOfPair(figure, agent, original?.worker, most);
 }

@@ -19,6 +19,8 @@ export interface Required {
   /** The requirement in words, if it is not a number. */
   required?: string;
   note?: string;
+  /** Why the requirement is missed, if it is. */
+  cause?: string | undefined;
 }
 
 export function isMet({ of, ours, ratio, most, least }: Required): boolean | undefined {
@@ -32,6 +34,18 @@ function wordsOf(row: Required): string {
   const limit = most === undefined ? (least === undefined ? (required ?? '') : `≥ ${least}`) : `≤ ${most}`;
   const met = isMet(row);
   return `${limit}${of === 'ours' && limit !== '' && required === undefined ? ` ${unit}` : ''}${met === undefined ? '' : met ? ' ✓' : ' ✗'}`;
+}
+
+/** A line for each cause of missed requirements, with their figures. */
+export function causesOf(rows: readonly Required[]): string[] {
+  const missed = Map.groupBy(
+    rows.filter((row) => isMet(row) === false),
+    ({ cause = 'not known' }) => cause,
+  );
+  return [...missed].map(([cause, of]) => {
+    const figures = of.map(({ figure }) => figure.replace('unary', 'non-streaming request'));
+    return `- ✗ **${figures.join('; ')}**: ${cause}`;
+  });
 }
 
 /** Markdown: `figure | ours | original | ratio | required`. */

@@ -8,8 +8,8 @@ import { median, quantile } from '../stats.ts';
 import type { Required } from './row.ts';
 import type { Sides } from './side-by-side.ts';
 
-const OF_DIRECT_LEAST = 0.8;
-const PACED = { streams: 256, most: 12 };
+const OF_DIRECT_LEAST = 0.92;
+const PACED = { streams: 256, most: 9 };
 const CROWD = { streams: 1_000, rate: 10, most: 15 };
 
 /** Returns the result of `measure`. If streams break, there is no figure, and the row's note says so. */
