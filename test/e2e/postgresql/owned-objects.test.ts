@@ -64,7 +64,7 @@ class FaultyPool extends PostgresPool {
   #held = Promise.resolve();
 
   hold(): void {
-    this.#release(); // what an earlier call held up goes on
+    this.#release(); // what an earlier call held up continues
     this.fault = 'held';
     this.#held = new Promise((resolve) => {
       this.#release = resolve;
