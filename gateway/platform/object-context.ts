@@ -43,6 +43,8 @@ export interface Sql {
    * use the cursor before the next write.
    */
   exec<Row extends SqlRow>(query: string, ...bindings: unknown[]): SqlCursor<Row>;
+  /** Runs one writing statement once for each list of bindings. Absent on Workers; see `execEach`. */
+  execEach?(query: string, rows: readonly (readonly SqlValue[])[]): void;
   readonly databaseSize: number;
 }
 

@@ -34,13 +34,16 @@ function listCopy(list: readonly unknown[], depth: number): unknown {
   return copy;
 }
 
+/** V8 copies all members of a record by one step if its shape is known. Then only its lists and records are copied. */
 function recordCopy(record: object, depth: number): unknown {
-  const copy: Record<string, unknown> = {};
-  for (const [name, member] of Object.entries(record)) {
+  const copy: Record<string, unknown> = { ...record };
+  for (const name in copy) {
+    const member = copy[name];
+    if (member === null || (typeof member !== 'object' && typeof member !== 'function' && typeof member !== 'symbol'))
+      continue;
     const copied = plainCopy(member, depth - 1);
-    // An assignment to `__proto__` would set the copy's prototype.
-    if (copied === OTHER || name === '__proto__') return OTHER;
+    if (copied === OTHER) return OTHER;
     copy[name] = copied;
   }
-  return copy;
+  return Object.getOwnPropertySymbols(copy).length === 0 ? copy : OTHER;
 }

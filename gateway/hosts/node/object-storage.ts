@@ -81,6 +81,12 @@ class ObjectSql implements Sql {
     );
   }
 
+  execEach(query: string, rows: readonly (readonly SqlValue[])[]): void {
+    if (rows.length === 0) return;
+    this.#gate.write();
+    this.#database.each(query, rows);
+  }
+
   get databaseSize(): number {
     return this.#database.size;
   }

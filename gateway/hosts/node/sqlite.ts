@@ -105,6 +105,27 @@ export class Database {
     });
   }
 
+  /**
+   * Runs a writing statement once for each list of bindings. The caller has begun a transaction.
+   * @throws Error of SQLite; then none of the statements had an effect
+   */
+  each(query: string, lists: readonly (readonly SqliteValue[])[]): void {
+    this.#withFileName(() => {
+      const { statement } = this.#prepare(query);
+      const [first, ...others] = lists;
+      if (first !== undefined && others.length === 0) return void statement.run(...first.map(bindable));
+      this.#database?.exec('SAVEPOINT each_list');
+      try {
+        for (const bindings of lists) statement.run(...bindings.map(bindable));
+      } catch (error) {
+        // A full disk may have ended the whole transaction.
+        if (this.#database?.isTransaction === true) this.#database.exec('ROLLBACK TO each_list; RELEASE each_list');
+        throw error;
+      }
+      this.#database?.exec('RELEASE each_list');
+    });
+  }
+
   /** Yields one row after another; the statement runs while it is read. */
   *iterate(query: string, bindings: readonly unknown[]): IterableIterator<SqliteRow> {
     const prepared = this.#withFileName(() => this.#prepare(query));

@@ -1,4 +1,5 @@
 import type { Clock, KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../object-context.ts';
+import { execEach } from './exec-each.ts';
 import { RETRY_MS, type StorageHealth } from './storage-health.ts';
 
 /**
@@ -76,6 +77,7 @@ export class ResilientStorage implements ObjectStorage {
     };
     return {
       exec,
+      execEach: (query, rows) => this.#write(() => execEach(inner, query, rows)),
       get databaseSize() {
         return inner.databaseSize;
       },

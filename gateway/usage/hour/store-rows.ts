@@ -1,11 +1,10 @@
-/**
- * Stores usage rows in the hour's object. Uses few statements for many rows, because a statement costs more than a row.
- */
+/** Stores usage rows in the hour's object. */
 import type { Sql } from '../../platform/object-context.ts';
+import { execEach } from '../../platform/storage/exec-each.ts';
 import type { UsageRow } from '../usage-row.ts';
 import type { RowChange } from './minute-histograms.ts';
 
-/** Maximum rows of one statement: half a MiB. */
+/** Rows that are looked up and stored together: half a MiB. */
 const ROWS_PER_STATEMENT = 500;
 
 /**
@@ -40,19 +39,29 @@ function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRo
     changes.push({ row, sign: 1 });
   }
   if (written.size === 0) return changes;
-  sql.exec(
-    // Without MATERIALIZED, json_each would serialize an element again for each use of its value.
-    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
-     INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
-     SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
-       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM given`,
-    JSON.stringify([...written.values()]),
+  execEach(
+    sql,
+    `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    [...written.values()].map((row) => [
+      row.session,
+      row.stream,
+      row.at,
+      Number(row.estimated),
+      Number(row.traced),
+      row.model,
+      row.prompt,
+      row.completion,
+      JSON.stringify(row),
+    ]),
   );
   return changes;
 }
 
 /** Returns the stored rows that `rows` repeat or replace, by their names. */
 function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
+  const known = new Map<string, UsageRow>();
+  if (areNew(sql, rows)) return known;
   const names = rows.flatMap(({ session, stream, replaces = stream }) =>
     replaces === stream
       ? [[session, stream]]
@@ -64,12 +73,20 @@ function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> 
   // CROSS JOIN makes SQLite look up each name in the index, and never scan all stored rows.
   const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
     ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
-  const known = new Map<string, UsageRow>();
   for (const stored of sql.exec<{ row: string }>(query, JSON.stringify(names))) {
     const row = JSON.parse(stored.row) as UsageRow;
     known.set(nameOf(row), row);
   }
   return known;
+}
+
+/** True if none of the rows is stored, as the index shows for rows of one session, which usually come last. */
+function areNew(sql: Sql, rows: readonly UsageRow[]): boolean {
+  const [session, ...others] = new Set(rows.map((row) => row.session));
+  if (session === undefined || others.length > 0) return false;
+  const streams = rows.flatMap(({ stream, replaces = stream }) => [stream, replaces]);
+  const query = 'SELECT 1 FROM records WHERE session = ? AND stream BETWEEN ? AND ? LIMIT 1';
+  return sql.exec(query, session, Math.min(...streams), Math.max(...streams)).toArray().length === 0;
 }
 
 function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): string {

@@ -3,12 +3,13 @@ import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { OPENING_LIFE_MS } from '../../accounts/attempt-opening-proof.ts';
 import type { UsedTokens } from '../../accounts/limits/token-estimator.ts';
 import type { Sql } from '../../platform/object-context.ts';
+import { execEach } from '../../platform/storage/exec-each.ts';
 import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 
 /** Minimum number of records that a session's object keeps. When it has twice this number, the oldest are deleted. */
 const RECORDS_MIN = 20_000;
 
-/** Records per statement: with the longest receipts one MiB of text; D1 and objects accept two MiB. */
+/** Records that are looked up and stored together. */
 export const RECORDS_PER_STATEMENT = 100;
 
 /**
@@ -60,11 +61,11 @@ function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly Usa
   return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
 }
 
-/** Stores all records with three statements, because one statement costs about as much as a hundred records. */
 function storeTogether(sql: Sql, fresh: readonly NewUsage[], provider: string): void {
-  const known = new Map<number, StoredUsage>();
-  const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
-  for (const row of sql.exec<StoredKind>(STORED_KINDS, streams)) known.set(row.stream, storedOf(row));
+  const known = storedAmong(
+    sql,
+    fresh.map(({ record }) => record.stream),
+  );
   const written: UsageRecord[] = [];
   const pending: Pending[] = [];
   for (const { record, replaces } of fresh) {
@@ -78,19 +79,42 @@ function storeTogether(sql: Sql, fresh: readonly NewUsage[], provider: string): 
     pending.push([stream, replaces?.stream ?? null, estimated ? whole : null, earlier?.used ?? null]);
   }
   if (written.length === 0) return;
-  sql.exec(
-    // Without MATERIALIZED, json_each would serialize an element again for each use of its value.
-    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
-     INSERT OR REPLACE INTO usage (stream, estimated, record)
-     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
-    JSON.stringify(written),
+  execEach(
+    sql,
+    'INSERT OR REPLACE INTO usage (stream, estimated, record) VALUES (?, ?, ?)',
+    written.map((record) => [record.stream, Number(record.estimated), JSON.stringify(record)]),
   );
-  sql.exec(
-    `INSERT INTO pending (stream, replaces, again, estimate, settled, provider)
-     SELECT value ->> 0, value ->> 1, value ->> 3 IS NOT NULL, value ->> 2, value ->> 3, ? FROM json_each(?)`,
-    provider,
-    JSON.stringify(pending),
+  storePending(sql, pending, provider);
+}
+
+/** Appends to `pending`, in order. */
+function storePending(sql: Sql, pending: readonly Pending[], provider: string): void {
+  if (pending.every((one) => one.slice(1).every((value) => value === null))) {
+    const query = 'INSERT INTO pending (stream, again, provider) SELECT value, 0, ? FROM json_each(?)';
+    return void sql.exec(query, provider, JSON.stringify(pending.map(([stream]) => stream)));
+  }
+  const text = (value: object | null) => (value === null ? null : JSON.stringify(value));
+  execEach(
+    sql,
+    'INSERT INTO pending (stream, replaces, again, estimate, settled, provider) VALUES (?, ?, ?, ?, ?, ?)',
+    pending.map(([stream, replaces, estimate, settled]) => [
+      stream,
+      replaces,
+      Number(settled !== null),
+      text(estimate),
+      text(settled),
+      provider,
+    ]),
   );
+}
+
+/** Returns the records of these streams that are already stored. Usually there are none. */
+function storedAmong(sql: Sql, streams: readonly number[]): Map<number, StoredUsage> {
+  const known = new Map<number, StoredUsage>();
+  const between = 'SELECT 1 FROM usage WHERE stream BETWEEN ? AND ? LIMIT 1';
+  if (sql.exec(between, Math.min(...streams), Math.max(...streams)).toArray().length === 0) return known;
+  for (const row of sql.exec<StoredKind>(STORED_KINDS, JSON.stringify(streams))) known.set(row.stream, storedOf(row));
+  return known;
 }
 
 /**

@@ -9,6 +9,7 @@ import { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { GatewayObject } from '../../../gateway/platform/gateway-object.ts';
 import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
+import { execEach } from '../../../gateway/platform/storage/exec-each.ts';
 import { d1Contract } from '../../gateway/accounts/d1-contract.ts';
 import { D1_EXPECTED } from '../../gateway/accounts/d1-expected.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -66,6 +67,20 @@ class Connected extends GatewayObject {
 
   write(n: number): void {
     this.ctx.storage.sql.exec("INSERT INTO rows (n, more) VALUES (?, 'more')", n);
+  }
+
+  /** Writes one row, then all of `numbers`, of which none may come twice. */
+  writeOnce(first: number, numbers: readonly number[]): string {
+    const { sql } = this.ctx.storage;
+    sql.exec('CREATE UNIQUE INDEX IF NOT EXISTS once ON rows (n)');
+    this.write(first);
+    try {
+      const lists = numbers.map((n) => [n, 'more']);
+      execEach(sql, 'INSERT INTO rows (n, more) VALUES (?, ?)', lists);
+      return '';
+    } catch (error) {
+      return String(error);
+    }
   }
 
   rows(): number[] {
@@ -142,6 +157,17 @@ test('an object has no file until its first row, which finds all tables', async 
   hosts.pop()?.close();
   const again = await opened({ directory });
   expect(await again.connected.getByName('one').rows()).toEqual([7]);
+});
+
+test('lists of bindings are stored all or not at all, and earlier writes of the turn stay', async () => {
+  const { connected } = await opened();
+  const one = connected.getByName('one');
+  expect(await one.writeOnce(0, [])).toBe('');
+  expect(await one.writeOnce(1, [7])).toBe('');
+  expect(await one.writeOnce(2, [9, 8, 9])).toContain('UNIQUE');
+  expect(await one.rows()).toEqual([0, 1, 2, 7]);
+  expect(await one.writeOnce(3, [9, 8])).toBe('');
+  expect(await one.rows()).toEqual([0, 1, 2, 3, 7, 8, 9]);
 });
 
 test('a file that cannot be created gets its tables at the next try', async () => {

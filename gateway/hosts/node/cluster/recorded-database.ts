@@ -1,5 +1,5 @@
 import { deserialize, serialize } from 'node:v8';
-import { Database, type SqliteRow } from '../sqlite.ts';
+import { Database, type SqliteRow, type SqliteValue } from '../sqlite.ts';
 
 /**
  * One write of an object, as the log stores it. A write may have failed without an effect on the rest of its turn; it
@@ -20,6 +20,11 @@ export class RecordedDatabase extends Database {
     // The caller may change a buffer after this call.
     const kept = bindings.map((value) => (value instanceof Uint8Array ? value.slice() : value));
     return this.#record({ kind: 'rows', query, bindings: kept, failed: false }, () => super.rows(query, bindings));
+  }
+
+  /** Recorded as single writes, which processes of every version can repeat. */
+  override each(query: string, lists: readonly (readonly SqliteValue[])[]): void {
+    for (const bindings of lists) this.rows(query, bindings);
   }
 
   override script(query: string): void {
