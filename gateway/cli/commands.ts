@@ -13,6 +13,7 @@ import { BACKUP_COMMAND } from '../hosts/node/backup/backup-command.ts';
 import { RESTORE_COMMAND } from '../hosts/node/backup/restore-command.ts';
 import { GATEWAY_DOCTOR_COMMAND } from '../hosts/node/doctor/doctor-command.ts';
 import { ISSUER_COMMAND } from '../hosts/node/issuer/issuer-command.ts';
+import { MIGRATE_COMMAND } from '../hosts/node/migrate/migrate-command.ts';
 import { PROMOTE_COMMAND } from '../hosts/node/replication/promote-command.ts';
 import { SERVE_COMMAND } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES_COMMAND } from './batches-command.ts';
@@ -39,6 +40,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   doctor: GATEWAY_DOCTOR_COMMAND,
   backup: BACKUP_COMMAND,
   restore: RESTORE_COMMAND,
+  migrate: MIGRATE_COMMAND,
   ...Object.fromEntries(
     Object.entries(RESOURCES).map(([name, resource]) => [name, buildResourceCommand(name, resource)]),
   ),
@@ -77,7 +79,7 @@ export const GATEWAY_PROGRAM: Program = {
   otela-gateway tokens create --provider eth --cluster alps
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
-Every command except serve, doctor, backup, restore, issuer and promote calls a gateway: --url, --key-file. --json prints one object per line.`,
+Every command except serve, doctor, backup, restore, migrate, issuer and promote calls a gateway: --url, --key-file. --json prints one object per line.`,
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
   commands: COMMANDS,
 };

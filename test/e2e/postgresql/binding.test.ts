@@ -53,7 +53,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`a database of accounts${NO_POSTGRES 
     await pool.query('DELETE FROM gateway_installation');
     await expect(bindingOf(data).binding.take()).rejects.toThrow(/belongs to another database/);
     writeFileSync(join(own, 'accounts.sqlite'), '');
-    await expect(bindingOf(own).binding.take()).rejects.toThrow(/cannot be moved to PostgreSQL yet/);
+    await expect(bindingOf(own).binding.take()).rejects.toThrow(/has its accounts in a file/);
     writeFileSync(join(data, 'database.json'), '{"installation": 7}');
     await expect(bindingOf(data).binding.take()).rejects.toThrow(/database\.json is damaged/);
   });

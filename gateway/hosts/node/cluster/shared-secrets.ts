@@ -1,6 +1,6 @@
 /** Secrets that all processes of an installation share, encrypted in PostgreSQL. The issuer's root key is not there. */
 import * as z from 'zod';
-import type { PostgresPool } from '../postgresql/postgres-pool.ts';
+import type { Connection, PostgresPool } from '../postgresql/postgres-pool.ts';
 import { type ClusterKey, decryptSecret, encryptSecret } from './cluster-key.ts';
 
 const NAME = 'installation';
@@ -26,16 +26,22 @@ export async function sharedSecrets(
 ): Promise<SharedSecrets> {
   return pool.withConnection(async (connection) => {
     await connection.query(`BEGIN; SELECT pg_advisory_xact_lock(${SECRETS_LOCK})`);
-    const [row] = (await connection.query('SELECT value FROM gateway_secrets WHERE name = $1', [NAME])).rows;
-    const stored =
-      row === undefined ? undefined : secretsSchema.parse(JSON.parse(decryptSecret(key, NAME, String(row[0]))));
+    const stored = await storedSecrets(connection, key);
     const changed = stored === undefined ? await secrets.create() : await secrets.renew(stored);
-    if (changed !== undefined) {
-      const store =
-        'INSERT INTO gateway_secrets (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2';
-      await connection.query(store, [NAME, encryptSecret(key, NAME, JSON.stringify(changed))]);
-    }
+    if (changed !== undefined) await storeSecrets(connection, key, changed);
     await connection.query('COMMIT');
     return changed ?? secretsSchema.parse(stored);
   });
+}
+
+/** @throws CommandError if they were stored with another key */
+export async function storedSecrets(connection: Connection, key: ClusterKey): Promise<SharedSecrets | undefined> {
+  const [row] = (await connection.query('SELECT value FROM gateway_secrets WHERE name = $1', [NAME])).rows;
+  if (row === undefined) return undefined;
+  return secretsSchema.parse(JSON.parse(decryptSecret(key, NAME, String(row[0]))));
+}
+
+export async function storeSecrets(connection: Connection, key: ClusterKey, secrets: SharedSecrets): Promise<void> {
+  const store = 'INSERT INTO gateway_secrets (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2';
+  await connection.query(store, [NAME, encryptSecret(key, NAME, JSON.stringify(secrets))]);
 }

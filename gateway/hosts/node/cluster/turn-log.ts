@@ -194,13 +194,14 @@ const READ_OBJECT = 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY';
 export async function readObject(pool: PostgresPool, object: string): Promise<StoredObject> {
   return pool.withConnection(async (connection) => {
     await connection.query(READ_OBJECT);
-    const stored = await readTogether(connection, object);
+    const stored = await readStoredObject(connection, object);
     await connection.query('COMMIT');
     return stored;
   });
 }
 
-async function readTogether(connection: Connection, object: string): Promise<StoredObject> {
+/** Reads an object in the transaction of `connection`. */
+export async function readStoredObject(connection: Connection, object: string): Promise<StoredObject> {
   const [image] = (await connection.query('SELECT seq, image FROM object_images WHERE object = $1', [object])).rows;
   const from = Number(image?.[0] ?? 0);
   const query = 'SELECT seq, writes FROM object_log WHERE object = $1 AND seq > $2 ORDER BY seq';

@@ -80,7 +80,7 @@ export async function openDataDirectory(dir: string, migrations: readonly string
  * Refuses a directory with other files. A mistyped --data must not take over /tmp, nor spread files over a home
  * directory.
  */
-async function refuseForeign(path: string): Promise<void> {
+export async function refuseForeign(path: string): Promise<void> {
   const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   if (entries.length === 0 || entries.includes('lock')) return;
   throw new DataDirectoryError(

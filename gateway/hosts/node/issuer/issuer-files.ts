@@ -92,6 +92,16 @@ export function workerSecrets(files: IssuerFiles) {
   };
 }
 
+/** Writes files with the secrets that `workerSecrets` returned. */
+export async function writeWorkerSecrets(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
+  await makeDirectory(dir);
+  const { OTELA_GATEWAY_KEY = '', OTELA_GATEWAY_CERT = '', OTELA_RETIRED_KEYS = '', OTELA_REVOCATIONS = '' } = secrets;
+  await writeIssuerFile(dir, 'gateway.cert', OTELA_GATEWAY_CERT);
+  await writeIssuerFile(dir, 'gateway.key', OTELA_GATEWAY_KEY);
+  await writeIssuerFile(dir, 'retired', OTELA_RETIRED_KEYS.replaceAll(',', '\n'));
+  await writeIssuerFile(dir, 'revoked', OTELA_REVOCATIONS.replaceAll(',', '\n'));
+}
+
 /** Returns the names of keys as revocations and `issuer show` use them. */
 export function keyNames(files: IssuerFiles): { retired: string[]; revoked: string[] } {
   return { retired: files.retired.map((key) => decode(key).keyName), revoked: files.revoked.map(revokedName) };

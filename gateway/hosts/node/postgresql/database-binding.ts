@@ -20,6 +20,8 @@ export const BINDING_FILE = 'database.json';
 export const BINDING_MAX_BYTES = 4_096;
 /** Holder and place of a database that several processes share (`--cluster-key`). */
 export const SHARED = 'several processes';
+/** Holder of a database after its data was moved to a directory, which is then its place. */
+export const MOVED = 'moved to a directory';
 const bindingSchema = z.object({ installation: z.string() });
 
 /** Interval of the holder's heartbeats. */
@@ -31,12 +33,38 @@ const INSTALLATION_BYTES = 12;
 /**
  * Id of the database to which a data directory belongs; undefined: none. @throws CommandError if the file is damaged
  */
-function boundDatabase(data: string): string | undefined {
+export function boundDatabase(data: string): string | undefined {
   const file = join(data, BINDING_FILE);
   if (!existsSync(file)) return undefined;
   const binding = bindingSchema.safeParse(tryParseJson(readBoundedFile(file, BINDING_MAX_BYTES)));
   if (!binding.success) throw new CommandError(`${file} is damaged. Restore it from a backup of ${data}.`);
   return binding.data.installation;
+}
+
+/** @throws CommandError if the directory has accounts in a file, so that it must be moved to PostgreSQL first */
+export function refuseAccountsFile(data: string, bound: string | undefined): void {
+  if (!existsSync(join(data, ACCOUNTS_FILE))) return;
+  const reason = bound === undefined ? 'has its accounts in a file' : 'was not moved completely';
+  throw new CommandError(`${data} ${reason}. Move it: otela-gateway migrate --data ${data} --to postgres://…`);
+}
+
+/** @throws CommandError if the database's data is in a directory now */
+export function refuseMoved(holder: string | undefined, place: string | undefined): void {
+  if (holder === MOVED) throw new CommandError(`The data of this database was moved to the directory ${place}.`);
+}
+
+/** Writes the id of the database to which a data directory belongs, and the directory's number if it has one. */
+export function writeBinding(data: string, binding: { installation: string; process?: number }): void {
+  writePrivateFile(join(data, BINDING_FILE), `${JSON.stringify(binding)}\n`);
+}
+
+/** Host and path of a data directory, for messages. */
+export function placeOf(data: string): string {
+  return `${hostname()}:${data}`;
+}
+
+export function newInstallation(): string {
+  return randomBytes(INSTALLATION_BYTES).toString('base64url');
 }
 
 /** @throws CommandError if the directory's accounts are in PostgreSQL */
@@ -73,7 +101,7 @@ export class DatabaseBinding {
 
   constructor(options: BindingOptions) {
     this.#options = options;
-    this.#place = `${hostname()}:${options.data}`;
+    this.#place = placeOf(options.data);
   }
 
   /** @throws CommandError if the database belongs to another directory, or another process uses it */
@@ -81,14 +109,12 @@ export class DatabaseBinding {
     const { connection, data } = this.#options;
     const bound = boundDatabase(data);
     const found = await this.#read();
-    if (bound === undefined && existsSync(join(data, ACCOUNTS_FILE)))
-      throw new CommandError(
-        `${data} has accounts in ${ACCOUNTS_FILE}, which cannot be moved to PostgreSQL yet. Give --data another directory.`,
-      );
+    refuseAccountsFile(data, bound);
+    refuseMoved(found?.holder, found?.place);
     if (found === undefined && bound !== undefined)
       throw new CommandError(`${data} belongs to another database: installation ${bound} is not in this one.`);
     if (found === undefined) {
-      const id = randomBytes(INSTALLATION_BYTES).toString('base64url');
+      const id = newInstallation();
       const insert = 'INSERT INTO gateway_installation (id, place, holder) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING';
       const { count } = await connection.query(insert, [id, this.#place, this.#me]);
       if (count === 0) return this.take(); // another process was first
@@ -134,7 +160,7 @@ export class DatabaseBinding {
   }
 
   #write(installation: string): void {
-    writePrivateFile(join(this.#options.data, BINDING_FILE), `${JSON.stringify({ installation })}\n`);
+    writeBinding(this.#options.data, { installation });
   }
 
   async #beat(): Promise<void> {

@@ -36,7 +36,8 @@ export async function preparePostgres(url: string, migrations: PostgresAccountsO
   });
 }
 
-async function withServer<T>(url: string, work: () => Promise<T>): Promise<T> {
+/** @throws CommandError that names the server without its password */
+export async function withServer<T>(url: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

@@ -126,7 +126,7 @@ const NUL_IN_JSON = /(?<!\\)(?:\\\\)*\\u0000/;
  * row would make queries fail that read a member of all rows.
  * @throws UnstorableTextError
  */
-function requireStorable(value: unknown): void {
+export function requireStorable(value: unknown): void {
   if (typeof value === 'string' && (value.includes('\0') || NUL_IN_JSON.test(value))) throw new UnstorableTextError();
 }
 

@@ -158,9 +158,9 @@ function httpUrl(flag: string, text: string): string {
 }
 
 /** The error does not contain the URL, which may contain a password. */
-function postgresUrl(text: string): string {
+export function postgresUrl(text: string, flag = '--database'): string {
   if (!/^postgres(?:ql)?:\/\/\S+$/.test(text))
-    throw new UsageError('--database is not a URL such as postgres://USER@HOST/NAME');
+    throw new UsageError(`${flag} is not a URL such as postgres://USER@HOST/NAME`);
   return text;
 }
 
