@@ -37,6 +37,31 @@ interface Institution {
   remove(key: string): boolean;
 }
 
+/** Connections to PostgreSQL of this process. */
+export interface DatabaseState {
+  pools: readonly PoolState[];
+}
+
+export interface PoolState {
+  name: string;
+  busy: number;
+  idle: number;
+  /** Statements that wait for a connection. */
+  waiting: number;
+}
+
+/** This process among the processes that share the database. */
+export interface ProcessState {
+  /** Milliseconds since the database answered a heartbeat of this process; infinite: never. */
+  databaseSilentMs: number;
+  /** Running processes, including this one. */
+  processes: number;
+  /** Slots of objects that this process owns. */
+  slots: number;
+  /** Objects with changes that the database does not have yet. */
+  unstored: number;
+}
+
 /** The processes that share this installation. */
 interface Processes {
   /** Number of this process's data directory; no other process has it. */
@@ -47,6 +72,7 @@ interface Processes {
   databaseSilentMs(): number;
   /** URLs of the processes to which this session's agent should have sockets. */
   urlsFor(session: string): string[];
+  state(): ProcessState;
 }
 
 export interface Env extends IssuerEnvironment {
@@ -109,6 +135,8 @@ export interface Env extends IssuerEnvironment {
    * because that process has ended.
    */
   PROCESS_ID?: string;
+  /** On the Node host, if the accounts are in PostgreSQL. */
+  DATABASE_STATE?: () => DatabaseState;
   /** On the Node host, if several processes share the objects. */
   PROCESSES?: Processes;
   /** On the Node host: aborted when this process begins to stop. Requests then no longer wait for a node. */

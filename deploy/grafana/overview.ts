@@ -197,6 +197,26 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
     ],
   ],
   [
+    'Database and processes',
+    [
+      graph(
+        'Connections to PostgreSQL',
+        'none',
+        { expr: `sum by (instance, state) (otela_database_connections{${GATEWAY}})`, legend: '{{instance}} {{state}}' },
+        { expr: `sum by (instance) (otela_database_waiting{${GATEWAY}})`, legend: '{{instance}} waiting' },
+      ),
+      graph('Since the last answer of PostgreSQL', 's', {
+        expr: `otela_database_silence_seconds{${GATEWAY}}`,
+        legend: '{{instance}}',
+      }),
+      graph('Slots of objects, by owner', 'none', { expr: `otela_gateway_slots{${GATEWAY}}`, legend: '{{instance}}' }),
+      graph('Objects with changes that are not stored', 'none', {
+        expr: `otela_objects_unstored{${GATEWAY}}`,
+        legend: '{{instance}}',
+      }),
+    ],
+  ],
+  [
     'Batches and usage',
     [
       graph('Lines with a result per second', 'ops', {

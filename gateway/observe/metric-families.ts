@@ -282,6 +282,33 @@ export const TLS_CERTIFICATE_END = gauge(
   "Time when the gateway's TLS certificate expires; absent if TLS ends at another program.",
 );
 
+// --- with --database; the last four only with several processes ----------------------------------------------------------
+
+export const DATABASE_CONNECTIONS = gauge(
+  'otela_database_connections',
+  'Open connections to PostgreSQL, by use and state (busy or idle).',
+  'pool',
+  'state',
+);
+export const DATABASE_WAITING = gauge(
+  'otela_database_waiting',
+  'Statements that wait for a connection to PostgreSQL, by use.',
+  'pool',
+);
+export const DATABASE_SILENCE = gauge(
+  'otela_database_silence_seconds',
+  'Time since PostgreSQL answered a heartbeat of this process, which sends one every 2 s.',
+);
+export const GATEWAY_PROCESSES = gauge('otela_gateway_processes', 'Processes that share the database and run.');
+export const GATEWAY_SLOTS = gauge(
+  'otela_gateway_slots',
+  'Slots of objects that this process owns. All processes together own 256.',
+);
+export const OBJECTS_UNSTORED = gauge(
+  'otela_objects_unstored',
+  'Objects of this process with changes that PostgreSQL does not have yet.',
+);
+
 /** All families in the order of the /metrics page. */
 export const FAMILIES: readonly Family[] = [
   SERVER_DURATION,
@@ -339,4 +366,10 @@ export const FAMILIES: readonly Family[] = [
   OPEN_BATCHES,
   FILES_STORED,
   FILES_BYTES,
+  DATABASE_CONNECTIONS,
+  DATABASE_WAITING,
+  DATABASE_SILENCE,
+  GATEWAY_PROCESSES,
+  GATEWAY_SLOTS,
+  OBJECTS_UNSTORED,
 ];

@@ -12,7 +12,7 @@ import { answerOf } from './health-routes.ts';
 import { FAMILIES } from './metric-families.ts';
 import { OBSERVE_NAME } from './metrics-reporter.ts';
 import { addNodeMetrics } from './node-metrics.ts';
-import { addProcessMetrics } from './process-metrics.ts';
+import { addDatabaseMetrics, addProcessMetrics } from './process-metrics.ts';
 import { metricsReporter, noteStorage } from './request-log.ts';
 
 export const metricsRoutes = new Hono<{ Bindings: Env }>();
@@ -33,6 +33,7 @@ metricsRoutes.get('/metrics', async (c) => {
   else noteStorage(metrics); // the storage may be the reason why the object does not answer
   if (census !== undefined) addNodeMetrics(metrics, census);
   addProcessMetrics(metrics);
+  addDatabaseMetrics(metrics, c.env.DATABASE_STATE?.(), c.env.PROCESSES?.state());
   return c.body(exposition(FAMILIES, metrics), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });
 

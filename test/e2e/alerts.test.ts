@@ -38,6 +38,13 @@ const OF_GAME_DAY = [
   'OtelaKeysRefused',
   'OtelaModelEnding',
 ];
+/** Alerts of gateways with PostgreSQL: test/e2e/postgresql/processes.test.ts has their metrics. */
+const OF_DATABASE = [
+  'OtelaDatabaseConnectionsExhausted',
+  'OtelaDatabaseSilent',
+  'OtelaObjectsUnstored',
+  'OtelaObjectsWithoutOwner',
+];
 
 const missing = ['prometheus', 'promtool'].find((program) => which(program) === undefined);
 
@@ -238,12 +245,14 @@ const dashboardSchema = z.object({
   panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).optional() })),
 });
 /**
- * Panels without data in this test: the mock engine reports no cache, stored files are counted every ten minutes, and
- * the machine may have no GPU (agent/life/gpus-of-agent has their metrics).
+ * Panels without data in this test: the mock engine reports no cache, stored files are counted every ten minutes, the
+ * machine may have no GPU (agent/life/gpus-of-agent has their metrics), and the gateway has no database.
  */
 const NOT_HERE = [
   ...['KV cache in use, by agent', 'Stored files'],
   ...['GPUs in use, by agent', 'GPU power, by agent', 'Hottest GPU, by agent'],
+  ...['Connections to PostgreSQL', 'Since the last answer of PostgreSQL', 'Slots of objects, by owner'],
+  'Objects with changes that are not stored',
 ];
 const dashboard = () => dashboardSchema.parse(JSON.parse(overviewJson()));
 /** The variables as Grafana fills them in, with all values chosen. */
@@ -289,7 +298,7 @@ it('a gateway that is down, as Prometheus and as its agents see it', async () =>
 it('every alert was raised by its fault above, and is timed by promtool', async ({ skip }) => {
   if (typeof disk === 'string') return skip(disk);
   const names = (await prometheus.alertRules()).map(({ name }) => name);
-  expect([...seen, ...OF_GAME_DAY].toSorted()).toEqual(names.toSorted());
+  expect([...seen, ...OF_GAME_DAY, ...OF_DATABASE].toSorted()).toEqual(names.toSorted());
   const timing = readFileSync(join(ROOT, 'test/e2e/files/alert-timing.yml'), 'utf8');
   for (const name of names) expect(timing).toContain(`alertname="${name}"`);
 });

@@ -1,4 +1,4 @@
-import type { Env } from '../../env.ts';
+import type { Env, PoolState } from '../../env.ts';
 import { D1, migrateDatabase } from './d1.ts';
 import { Database } from './sqlite.ts';
 
@@ -7,6 +7,8 @@ export interface AccountsStore {
   db: Env['DB'];
   /** For long queries; undefined: reports read the file on their own thread. */
   reports: Env['DB'] | undefined;
+  /** Connections of this process; empty: the accounts are in a file. */
+  pools(): PoolState[];
   close(): Promise<void>;
 }
 
@@ -24,6 +26,7 @@ export function openAccountsFile(
     file,
     db: new D1(file) as unknown as Env['DB'],
     reports: undefined,
+    pools: () => [],
     close: async () => file.close(),
   };
 }

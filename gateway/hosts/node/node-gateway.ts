@@ -196,6 +196,9 @@ export class NodeGateway {
       RELEASE: options.release,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
+      ...(file === undefined && {
+        DATABASE_STATE: () => ({ pools: [...accounts.pools(), ...(cluster?.pools() ?? [])] }),
+      }),
       ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',

@@ -102,6 +102,35 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     for (const gateway of [first, second]) expect((await ask(gateway, { stand_in: { tokens: 1 } })).status).toBe(200);
   });
 
+  test('the metrics show what each process owns, and for how long PostgreSQL has not answered', async () => {
+    const read = async (gateway: Gateway, name: string) => {
+      const headers = { authorization: `Bearer ${gateway.adminKey}` };
+      const page = await (await fetch(`${gateway.url}/metrics`, { headers })).text();
+      return [...page.matchAll(new RegExp(`^otela_${name}(\\{.*\\})? (\\S+)$`, 'gm'))].map(([, , value]) =>
+        Number(value),
+      );
+    };
+    await eventually('all slots have owners', 30_000, async () => {
+      const slots = await Promise.all([first, second].map((gateway) => read(gateway, 'gateway_slots')));
+      return slots.flat().reduce((all, own) => all + own, 0) === 256 ? true : undefined;
+    });
+    expect(await read(first, 'gateway_processes')).toEqual([2]);
+    // Connections for heartbeats, accounts, objects and reports, each busy or idle.
+    expect((await read(first, 'database_connections')).length).toBeGreaterThanOrEqual(8);
+    const [silence = Number.NaN] = await read(first, 'database_silence_seconds');
+    expect(silence).toBeLessThan(10);
+    await processes.server.stop('SIGQUIT');
+    await eventually('the silence', 30_000, async () => {
+      const [now = 0] = await read(first, 'database_silence_seconds');
+      return now > 10 ? true : undefined;
+    });
+    await processes.server.run();
+    await eventually('an answer', 20_000, async () => {
+      const [now = 60] = await read(first, 'database_silence_seconds');
+      return now < 10 ? true : undefined;
+    });
+  });
+
   test('processes of one command share a port; a killed one is started again', async () => {
     const database = await processes.server.database('one_host');
     const gateway = await Gateway.start({ args: ['--database', database, '--processes', '2'] });

@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { inBackground, neverRejects } from '../../../../shared/timing/in-background.ts';
+import type { ProcessState } from '../../../env.ts';
 import { localTunnelOf, watchLocalTunnels } from '../../../tunnel/call/local-calls.ts';
 import type { ObjectHost } from '../object-host.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
@@ -98,6 +99,11 @@ export class Cluster {
 
   databaseSilentMs(): number {
     return this.#membership.silentMs;
+  }
+
+  state(): Omit<ProcessState, 'unstored'> {
+    const { silentMs, size, owned } = this.#membership;
+    return { databaseSilentMs: silentMs, processes: size, slots: owned };
   }
 
   /** URLs of the processes to which this session's agent should have sockets. */

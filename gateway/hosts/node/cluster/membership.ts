@@ -96,6 +96,11 @@ export class Membership {
     return Math.max(1, this.#running.length);
   }
 
+  /** Number of slots that this process owns. */
+  get owned(): number {
+    return this.#mine.size;
+  }
+
   /** Runs a round now. Concurrent calls share it. Never rejects. */
   now(): Promise<void> {
     if (this.#isClosed) return Promise.resolve();

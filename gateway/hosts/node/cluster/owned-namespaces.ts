@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { inBackground } from '../../../../shared/timing/in-background.ts';
 import { CommandError } from '../../../command-error.ts';
-import type { Env } from '../../../env.ts';
+import type { Env, PoolState } from '../../../env.ts';
 import type { GatewayObject, ObjectClass } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
@@ -64,7 +64,13 @@ export class OwnedNamespaces {
       isConnected: (session) => this.#cluster.isConnected(session),
       databaseSilentMs: () => this.#cluster.databaseSilentMs(),
       urlsFor: (session) => this.#cluster.urlsFor(session),
+      state: () => ({ ...this.#cluster.state(), unstored: this.#log.waiting }),
     };
+  }
+
+  pools(): PoolState[] {
+    const { control, objects } = this.#options.parts;
+    return [control.state, objects.state];
   }
 
   namespace<T extends GatewayObject>(className: string): ObjectNamespace<T> {

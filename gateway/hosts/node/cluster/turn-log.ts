@@ -68,10 +68,17 @@ export class TurnLog {
   /** Objects with something to store, in the order of their first turn. Bounded by the objects in memory. */
   readonly #waiting = new Set<LogSource>();
   #running: Promise<void> | undefined;
+  /** Rows of the append that is on its way. */
+  #storing = 0;
   #closed = false;
 
   constructor(options: TurnLogOptions) {
     this.#options = options;
+  }
+
+  /** Number of objects with something that is not stored. */
+  get waiting(): number {
+    return this.#waiting.size + this.#storing;
   }
 
   /** Stores what `source.take()` returns, soon and together with other objects. */
@@ -93,7 +100,10 @@ export class TurnLog {
     while (this.#waiting.size > 0 && !this.#closed) {
       // Each batch begins in a macrotask: then no turn of an object is open, and turns of one tick are stored together.
       await new Promise((resolve) => setImmediate(resolve));
-      await this.#store(this.#batch());
+      const batch = this.#batch();
+      this.#storing = batch.size;
+      await this.#store(batch);
+      this.#storing = 0;
     }
   }
 

@@ -63,6 +63,7 @@ export async function openPostgresAccounts(options: PostgresAccountsOptions): Pr
   return {
     db: new PostgresD1(pool) as unknown as Env['DB'],
     reports: new PostgresD1(reports) as unknown as Env['DB'],
+    pools: () => [control, pool, reports].map((one) => one.state),
     close: async () => {
       await binding?.release();
       await Promise.all([control, pool, reports].map((one) => one.close()));

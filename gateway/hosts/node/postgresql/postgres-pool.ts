@@ -1,5 +1,6 @@
 /** Connections to PostgreSQL, and what its errors mean. The only file that imports the driver. */
 import pg from 'pg';
+import type { PoolState } from '../../../env.ts';
 
 /** Connections for accounts. PostgreSQL's default for all clients together is 100. */
 const CONNECTIONS_MAX = 8;
@@ -46,8 +47,10 @@ interface PoolOptions {
 
 export class PostgresPool implements Connection {
   readonly #pool: pg.Pool;
+  readonly #name: string;
 
   constructor({ url, name, most = CONNECTIONS_MAX, queryTimeoutMs = QUERY_TIMEOUT_MS }: PoolOptions) {
+    this.#name = name;
     this.#pool = new pg.Pool({
       connectionString: url,
       application_name: name,
@@ -60,6 +63,13 @@ export class PostgresPool implements Connection {
     });
     // An idle connection may break, for example when the server restarts. The next query opens another one.
     this.#pool.on('error', () => {});
+  }
+
+  /** Connections now, and statements that wait for one. */
+  get state(): PoolState {
+    const { totalCount, idleCount, waitingCount } = this.#pool;
+    const name = this.#name.slice(this.#name.indexOf(' ') + 1);
+    return { name, busy: totalCount - idleCount, idle: idleCount, waiting: waitingCount };
   }
 
   query(text: string, values: readonly unknown[] = []): Promise<Rows> {
