@@ -7,6 +7,7 @@ import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
 import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
 import { Ingress } from 'kubernetes-models/networking.k8s.io/v1/Ingress';
 import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1/NetworkPolicy';
+import { PodDisruptionBudget } from 'kubernetes-models/policy/v1/PodDisruptionBudget';
 import { Service } from 'kubernetes-models/v1/Service';
 import { afterAll, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
@@ -18,15 +19,19 @@ import { ROOT } from '../support/where.ts';
 afterAll(endAll);
 
 const CHART = join(ROOT, 'deploy/helm/opentela');
-const KINDS = { Deployment, StatefulSet, Service, Ingress, NetworkPolicy } as const;
+const KINDS = { Deployment, StatefulSet, Service, Ingress, NetworkPolicy, PodDisruptionBudget } as const;
 const objectSchema = z.looseObject({
-  kind: z.enum(['Deployment', 'StatefulSet', 'Service', 'Ingress', 'NetworkPolicy']),
+  kind: z.enum(['Deployment', 'StatefulSet', 'Service', 'Ingress', 'NetworkPolicy', 'PodDisruptionBudget']),
 });
 const valuesSchema = z.looseObject({ agents: z.looseObject({}), ingress: z.looseObject({}) });
 const DEFAULTS = valuesSchema.parse(parse(readFileSync(join(CHART, 'values.yaml'), 'utf8')));
 /** Values with which the chart renders every optional object. */
 const FULL = {
   ...DEFAULTS,
+  replicas: 3,
+  database: { secret: 'postgresql' },
+  files: 's3://otela/files',
+  filesSecret: 'bucket',
   env: { REQUEST_LOG: 'all' },
   metricsTokenSecret: 'metrics',
   storage: { size: '1Gi', className: 'fast' },
@@ -76,6 +81,7 @@ it.for(Object.entries(RENDERERS))(
       'Ingress',
       'NetworkPolicy',
       'NetworkPolicy',
+      'PodDisruptionBudget',
       'Service',
       'StatefulSet',
     ]);
@@ -89,6 +95,13 @@ it.for(Object.entries(RENDERERS))(
       '{"name":"OTELA_GATEWAY","value":"https://otela.example.org"}',
       '"allowPrivilegeEscalation":false',
       '"storageClassName":"fast"',
+      '"replicas":3',
+      '"--database=$(OTELA_DATABASE)","--cluster-key=/cluster/cluster-key","--cluster-address=$(POD_IP):8790"',
+      '{"name":"PGPASSWORD","valueFrom":{"secretKeyRef":{"name":"postgresql","key":"password"}}}',
+      '"envFrom":[{"secretRef":{"name":"bucket"}}]',
+      '"podAntiAffinity"',
+      '"from":[{"podSelector":{"matchLabels":{"app":"lab"}}}],"ports":[{"port":"cluster","protocol":"TCP"}]',
+      '"maxUnavailable":1',
       '"nvidia.com/gpu":"4"',
       '{"name":"REQUEST_LOG","value":"all"}',
     ])
@@ -99,6 +112,9 @@ it.for(Object.entries(RENDERERS))(
 it('values that the chart cannot take are refused by its schema, its own are not', () => {
   const schema = z.fromJSONSchema(JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')));
   for (const values of [DEFAULTS, FULL]) expect(schema.safeParse(values).error).toBeUndefined();
-  expect(schema.safeParse({ ...DEFAULTS, replicas: 2 }).success).toBe(false);
+  // One process writes to a volume, so several need a database and storage that all of them reach.
+  const { database, files } = FULL;
+  for (const values of [{ replicas: 2 }, { replicas: 2, database }, { replicas: 2, files }, { database }])
+    expect(schema.safeParse({ ...DEFAULTS, ...values }).success).toBe(false);
   expect(schema.safeParse({ ...DEFAULTS, storage: { size: 'much' } }).success).toBe(false);
 });

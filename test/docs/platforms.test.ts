@@ -11,6 +11,8 @@ import { parse as parseToml } from 'smol-toml';
 import { expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import * as z from 'zod';
+import { SERVE_FLAGS, serveOptions } from '../../gateway/hosts/node/serve/serve-command.ts';
+import { parseLine } from '../../shared/command-line/index.ts';
 import { ROOT } from '../support/where.ts';
 
 const objectSchema = z.looseObject({ kind: z.string(), metadata: z.looseObject({ name: z.string() }) });
@@ -58,7 +60,7 @@ const serviceSchema = z.strictObject({
   restart: z.enum(['no', 'always', 'on-failure', 'unless-stopped']),
   ports: z.array(z.string().regex(/^127\.0\.0\.1:\d+:\d+$/)).optional(),
   volumes: z.array(z.string()).optional(),
-  environment: z.record(z.string(), z.string()),
+  environment: z.record(z.string(), z.string()).optional(),
   command: z.array(z.string()).optional(),
   depends_on: z.record(z.string(), z.strictObject({ condition: z.literal('service_healthy') })).optional(),
   secrets: z.array(z.string()).optional(),
@@ -69,22 +71,52 @@ const serviceSchema = z.strictObject({
   security_opt: z.array(z.string()).optional(),
   shm_size: z.string().optional(),
   deploy: z.looseObject({}).optional(),
+  healthcheck: z.looseObject({ test: z.array(z.string()) }).optional(),
 });
 const composeSchema = z.strictObject({
+  'x-gateway': z.looseObject({}).optional(),
   services: z.record(z.string(), serviceSchema),
   volumes: z.record(z.string(), z.strictObject({})),
   secrets: z.record(z.string(), z.strictObject({ file: z.string() })),
 });
 
-it('the Compose file has what its parts name, and its port is on this machine alone', () => {
-  const compose = composeSchema.parse(parse(readFileSync(join(ROOT, 'deploy/gateway/compose.yaml'), 'utf8')));
-  const { services, volumes, secrets } = compose;
+const COMPOSE = ['compose.yaml', 'cluster.compose.yaml'];
+
+function readCompose(file: string): z.infer<typeof composeSchema> {
+  const text = readFileSync(join(ROOT, 'deploy/gateway', file), 'utf8');
+  return composeSchema.parse(parse(text, { merge: true }));
+}
+
+it.for(COMPOSE)('%s has what its parts name, and its port is on this machine alone', (file) => {
+  const { services, volumes, secrets } = readCompose(file);
   for (const service of Object.values(services)) {
-    for (const mount of service.volumes ?? []) expect(Object.keys(volumes)).toContain(mount.split(':')[0]);
+    for (const [source = ''] of (service.volumes ?? []).map((mount) => mount.split(':')))
+      if (source.startsWith('.')) expect(existsSync(join(ROOT, 'deploy/gateway', source))).toBe(true);
+      else expect(Object.keys(volumes)).toContain(source);
     for (const secret of service.secrets ?? []) expect(Object.keys(secrets)).toContain(secret);
     for (const other of Object.keys(service.depends_on ?? {})) expect(Object.keys(services)).toContain(other);
     if (service.build !== undefined)
       expect(existsSync(join(ROOT, 'deploy/gateway', service.build.context, service.build.dockerfile))).toBe(true);
+  }
+});
+
+it('each gateway of the cluster has its own directory and address, and the balancer knows all of them', () => {
+  const { services } = readCompose('cluster.compose.yaml');
+  const gateways = Object.entries(services).filter(([, { command }]) => command?.[0] === 'serve');
+  const balancer = readFileSync(join(ROOT, 'deploy/gateway/haproxy.cfg'), 'utf8');
+  const known = [...balancer.matchAll(/^ {2}server (\S+) (\S+):8787$/gm)].map(([, , host]) => host);
+  expect(known).toEqual(gateways.map(([name]) => name));
+  expect(new Set(gateways.map(([, { volumes }]) => volumes?.[0])).size).toBe(3);
+  for (const [name, { command = [] }] of gateways) {
+    // The command is one that `serve` accepts.
+    const flags = command.slice(1);
+    const { values } = parseLine(flags, SERVE_FLAGS);
+    expect(serveOptions(values).cluster).toEqual({
+      keyFile: '/run/secrets/cluster-key',
+      host: name,
+      port: 8790,
+      url: undefined,
+    });
   }
 });
 
