@@ -25,6 +25,8 @@ const RECORD_WITHIN_MS = 60_000;
 export interface PrefixAnnotation {
   session: string;
   stream: number;
+  request: string;
+  attempt: number;
   /** Bucket ids in base64url, in the order of the prompt. Empty: the engine has no tokenizer. */
   buckets: string[];
 }
@@ -83,7 +85,9 @@ export class PendingPrefixBlocks {
       this.#delete(stream);
       if (known === undefined || !(await enablesBuckets(secret, known))) continue;
       const shard = usageShardOf(known.at);
-      shards.set(shard, [...(shards.get(shard) ?? []), { session, stream, buckets: bucketsOf(secret, blocks) }]);
+      const { requestId: request, attempt } = known;
+      const note = { session, stream, request, attempt, buckets: bucketsOf(secret, blocks) };
+      shards.set(shard, [...(shards.get(shard) ?? []), note]);
     }
     await Promise.all([...shards].map(([shard, notes]) => env.USAGE.getByName(shard).annotate(notes)));
   }

@@ -10,7 +10,7 @@ import { usageBatches, usageTotals } from './usage-tables.ts';
 
 export type UsageTotal = typeof usageTotals.$inferSelect;
 
-const COUNTERS = [
+export const USAGE_COUNTERS = [
   'requests',
   'failed',
   'aborted',
@@ -68,10 +68,10 @@ export function readTotal(text: string): UsageTotal {
 }
 
 /** Maximum of a sum: JavaScript could not read a larger integer back exactly. */
-const SUM_MAX = Number.MAX_SAFE_INTEGER;
+export const USAGE_SUM_MAX = Number.MAX_SAFE_INTEGER;
 
 export function addTotal(to: UsageTotal, more: UsageTotal): void {
-  for (const name of COUNTERS) to[name] = Math.min(SUM_MAX, to[name] + more[name]);
+  for (const name of USAGE_COUNTERS) to[name] = Math.min(USAGE_SUM_MAX, to[name] + more[name]);
 }
 
 export function totalKey({ day, project, user, key, model, provider }: UsageTotal): string {
@@ -130,7 +130,7 @@ export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string):
   const db = database(env);
   const { least, total } = sqlFragments(env);
   const t = usageTotals;
-  const counts = COUNTERS.map((name) => least(total(t[name]), sql.raw(String(SUM_MAX))));
+  const counts = USAGE_COUNTERS.map((name) => least(total(t[name]), sql.raw(String(USAGE_SUM_MAX))));
   const theirs = and(eq(t.user, user), eq(t.day, day));
   // The columns have the order of the table.
   const folded = sql`SELECT ${t.day}, ${t.project}, '', '', ${t.model}, ${t.provider}, ${sql.join(counts, sql`, `)}
@@ -146,11 +146,14 @@ export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string):
 
 function sums(env: Pick<Env, 'DB'>) {
   return Object.fromEntries(
-    COUNTERS.map((name) => {
+    USAGE_COUNTERS.map((name) => {
       const column = usageTotals[name];
       return [
         name,
-        sqlFragments(env).least(sql`${column} + excluded.${sql.identifier(column.name)}`, sql.raw(String(SUM_MAX))),
+        sqlFragments(env).least(
+          sql`${column} + excluded.${sql.identifier(column.name)}`,
+          sql.raw(String(USAGE_SUM_MAX)),
+        ),
       ];
     }),
   );

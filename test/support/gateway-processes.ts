@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PostgresPool } from '../../gateway/hosts/node/postgresql/postgres-pool.ts';
 import { Gateway } from './gateway.ts';
 import { PostgresServer } from './postgres.ts';
 import { atEnd, freePort, temporaryDirectory } from './processes.ts';
@@ -31,6 +32,16 @@ export class GatewayProcesses {
     return processes;
   }
 
+  /** Rows of a query of the shared database. */
+  async rows(query: string): Promise<unknown[][]> {
+    const pool = new PostgresPool({ url: this.url, name: 'test', most: 1 });
+    try {
+      return (await pool.query(query)).rows;
+    } finally {
+      await pool.close();
+    }
+  }
+
   /** Flags of `serve` for one more process. */
   async flags(key = join(this.#directory, 'cluster.key')): Promise<string[]> {
     const address = `127.0.0.1:${await freePort()}`;
@@ -42,7 +53,8 @@ export class GatewayProcesses {
   async add(isNamed = true): Promise<Gateway> {
     const port = await freePort();
     const url = isNamed ? ['--url', `http://127.0.0.1:${port}`] : [];
-    const gateway = await Gateway.start({ port, args: [...(await this.flags()), ...url] });
+    const flags = await this.flags();
+    const gateway = await Gateway.start({ port, args: [...flags, ...url] });
     this.gateways.push(gateway);
     return gateway;
   }

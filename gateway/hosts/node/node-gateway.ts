@@ -159,6 +159,8 @@ export class NodeGateway {
     const { objects, accounts, assets, files, settings, tls, log } = options;
     const hours = join(objects, 'USAGE');
     const file = 'file' in accounts ? accounts.file : undefined;
+    const waitUntil = (work: Promise<unknown>) =>
+      work.catch((error: unknown) => log(`background task failed: ${error}`));
     const reports = new ReportReads(hours);
     const offloads = new LocalOffloads();
     const stopping = new AbortController();
@@ -167,11 +169,11 @@ export class NodeGateway {
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const cluster =
       options.cluster &&
-      new OwnedNamespaces({ parts: options.cluster, local: host, classes: CLASSES, env: () => env, log });
+      new OwnedNamespaces({ parts: options.cluster, local: host, classes: CLASSES, env: () => env, waitUntil, log });
     const shared = cluster ?? host;
     const own = {
       limits: shared.namespace<LimitsObject>('LIMITS'),
-      usage: shared.namespace<UsageObject>('USAGE'),
+      usage: cluster?.usage ?? host.namespace<UsageObject>('USAGE'),
       registry: shared.namespace<RegistryObject>('REGISTRY'),
     };
     const env: Env = {
@@ -204,8 +206,6 @@ export class NodeGateway {
       OBJECTS_STAY: 'on',
       ...(following && { INSTITUTION: following }),
     };
-    const waitUntil = (work: Promise<unknown>) =>
-      work.catch((error: unknown) => log(`background task failed: ${error}`));
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
     const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
     following?.start(own);

@@ -10,7 +10,7 @@ import { MINUTE_MS, MinuteHistograms, type TokenLengths } from './minute-histogr
 import { type KindCountQuery, type KindState, RequestKindCounts } from './request-kind-counts.ts';
 
 /** Error code, as clients get it, of requests that no node accepted. */
-const UNSERVED = 'no_capacity';
+export const UNSERVED = 'no_capacity';
 
 /** The use of one model in a window of time. Windows of several objects can be added. */
 export interface ModelWorkload {
@@ -23,7 +23,7 @@ export interface ModelWorkload {
 }
 
 /** Maximum rows of one request that are returned; each row is an attempt. */
-const ATTEMPTS_MAX = 32;
+export const ATTEMPTS_MAX = 32;
 
 type RecordRow = { row: string };
 type KindRecord = {
@@ -39,10 +39,10 @@ type KindRecord = {
   failed: number;
 };
 
-type HourSums = { requests: number; failed: number; prompt: number; completion: number };
+export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
 
 /** A user; if `user` is undefined, a key that belongs to no user. */
-interface UsageOwner {
+export interface UsageOwner {
   user: string | undefined;
   key: string;
   /** True: only requests that were refused or that failed. */

@@ -28,7 +28,7 @@ const RETRY_MS = 10_000;
 const GROUPS = 300;
 
 /** Default retention of records. Totals are kept forever. */
-const RETENTION_DEFAULT_DAYS = 400;
+export const RETENTION_DEFAULT_DAYS = 400;
 const DAY_MS = 86_400_000;
 /** Maximum time until the retention is checked again, because the environment may change it meanwhile. */
 const RETENTION_CHECK_MS = 7 * DAY_MS;

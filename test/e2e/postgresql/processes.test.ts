@@ -102,6 +102,18 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     for (const gateway of [first, second]) expect((await ask(gateway, { stand_in: { tokens: 1 } })).status).toBe(200);
   });
 
+  test('after all kills, usage is what the engine counted', async () => {
+    const counted = engine.requests.filter(({ url }) => url === '/v1/chat/completions').length;
+    const query = "SELECT count(*) FROM usage_records WHERE session <> ''";
+    const stored = () => processes.rows(query).then(([row]) => Number(row?.[0]));
+    await eventually('all records', 20_000, async () => ((await stored()) >= counted ? true : undefined));
+    expect(await stored()).toBe(counted);
+    const [total] = await processes.rows(
+      'SELECT sum(requests) - (SELECT count(*) FROM usage_records) FROM usage_totals',
+    );
+    expect(Number(total?.[0])).toBe(0);
+  });
+
   test('the metrics show what each process owns, and for how long PostgreSQL has not answered', async () => {
     const read = async (gateway: Gateway, name: string) => {
       const headers = { authorization: `Bearer ${gateway.adminKey}` };

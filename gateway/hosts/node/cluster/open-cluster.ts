@@ -25,6 +25,8 @@ export interface ClusterFlags {
 
 export interface ClusterParts {
   key: ClusterKey;
+  /** URL of the database. */
+  url: string;
   flags: ClusterFlags;
   /** Its address is known when the process listens for links. */
   me: ProcessIdentity;
@@ -65,7 +67,7 @@ export async function openCluster(
     });
     if (secrets.adminKey !== data.adminKey) writePrivateFile(join(data.path, 'admin.key'), `${secrets.adminKey}\n`);
     const me = { incarnation: randomUUID(), process, address: '', url: flags.url, version: manifest.version };
-    return { key, flags, me, secrets, control, objects, scratch: join(data.path, 'scratch'), close };
+    return { key, url, flags, me, secrets, control, objects, scratch: join(data.path, 'scratch'), close };
   } catch (error) {
     await close();
     throw error;

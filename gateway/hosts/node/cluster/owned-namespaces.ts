@@ -7,7 +7,9 @@ import type { GatewayObject, ObjectClass } from '../../../platform/gateway-objec
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
 import { StorageHealth } from '../../../platform/storage/storage-health.ts';
+import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
+import { UsageRecords } from '../postgresql/usage/usage-records.ts';
 import { Cluster } from './cluster.ts';
 import type { ClusterParts } from './open-cluster.ts';
 import { LoggedObjects } from './owned-objects.ts';
@@ -22,6 +24,7 @@ interface OwnedNamespacesOptions {
   local: ObjectHost;
   classes: Readonly<Record<string, ObjectClass>>;
   env(): Env;
+  waitUntil(work: Promise<unknown>): void;
   log(line: string): void;
 }
 
@@ -30,10 +33,12 @@ export class OwnedNamespaces {
   readonly #owned: ObjectHost;
   readonly #log: TurnLog;
   readonly #cluster: Cluster;
+  readonly #usage: UsageRecords;
 
   constructor(options: OwnedNamespacesOptions) {
     this.#options = options;
-    const { parts, local, classes, env, log } = options;
+    const { parts, local, classes, env, waitUntil, log } = options;
+    this.#usage = new UsageRecords({ url: parts.url, env, background: { waitUntil }, log });
     const { control, objects: pool, me, key, scratch } = parts;
     // What an earlier process left there is in PostgreSQL.
     rmSync(scratch, { recursive: true, force: true });
@@ -73,6 +78,11 @@ export class OwnedNamespaces {
     return [control.state, objects.state];
   }
 
+  /** Usage records are in tables of PostgreSQL, not in objects. */
+  get usage(): ObjectNamespace<UsageObject> {
+    return this.#usage.namespace;
+  }
+
   namespace<T extends GatewayObject>(className: string): ObjectNamespace<T> {
     const Room = this.#options.classes[className];
     if (Room === undefined) throw new Error(`there is no class ${className}`);
@@ -102,6 +112,7 @@ export class OwnedNamespaces {
     await this.#cluster.close();
     await this.#log.close(CLOSE_MS);
     this.#owned.close();
+    await this.#usage.close();
     await this.#options.parts.close();
   }
 }

@@ -168,6 +168,43 @@ export const objectImages = pgTable('object_images', {
   image: bytea('image').notNull(),
 });
 
+/** Usage records of all processes that share this database. See usage/usage-writer.ts. */
+export const usageRecords = pgTable(
+  'usage_records',
+  {
+    /** Names the attempt, so that a repeated record changes nothing. See usage/record-columns.ts. */
+    name: bytewiseText('name').primaryKey(),
+    /** Order in which records of an hour are listed. */
+    n: bigint('n', { mode: 'number' }).notNull().generatedAlwaysAsIdentity(),
+    /** The hour in UTC in which the attempt ended, e.g. `2026-11-27T19`. */
+    hour: bytewiseText('hour').notNull(),
+    at: bigint('at', { mode: 'number' }).notNull(),
+    estimated: boolean('estimated').notNull(),
+    traced: boolean('traced').notNull(),
+    session: bytewiseText('session').notNull(),
+    request: bytewiseText('request').notNull(),
+    user: bytewiseText('user').notNull(),
+    key: bytewiseText('key').notNull(),
+    model: bytewiseText('model').notNull(),
+    prompt: bigint('prompt', { mode: 'number' }).notNull(),
+    completion: bigint('completion', { mode: 'number' }).notNull(),
+    /** Number of identical requests that were refused within a second. */
+    times: bigint('times', { mode: 'number' }).notNull(),
+    /** True if the engine's or the gateway's status is 400 or above. */
+    failed: boolean('failed').notNull(),
+    error: text('error'),
+    kind: text('kind'),
+    totalMs: bigint('total_ms', { mode: 'number' }),
+    /** The whole record as JSON. */
+    row: text('row').notNull(),
+    /** The estimate that `row` replaced. */
+    replaced: text('replaced'),
+    /** Prefix buckets as JSON, which become known after the record. */
+    buckets: text('buckets'),
+  },
+  (own) => [index('usage_records_hour').on(own.hour, own.n), index('usage_records_request').on(own.request)],
+);
+
 export const objectAlarms = pgTable(
   'object_alarms',
   {
