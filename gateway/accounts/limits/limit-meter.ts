@@ -19,6 +19,15 @@ export interface MeterTime {
   month: string;
 }
 
+/** All leases of a limit together are at most this part of it, which is what they may leave unused. */
+const LEASED_SHARE = 0.02;
+
+/** What a meter can lease. */
+export interface Leasable {
+  requests: number;
+  tokens: number;
+}
+
 export type LimitShortage =
   /** `running`: the request may fit soon, because running requests may use fewer tokens than they have reserved. */
   | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
@@ -46,6 +55,9 @@ export class LimitMeter {
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
+  /** Requests and tokens of leases that are not used yet. The windows and the tokens below contain them. */
+  #leasedRequests = 0;
+  #leasedTokens = 0;
   /** Tokens of requests whose usage is not known yet. */
   #estimated = 0;
   /** Tokens of requests that are not in the month's sum yet, estimated or known. */
@@ -105,6 +117,47 @@ export class LimitMeter {
     this.running++;
     this.#estimated += tokens;
     this.#unbooked += tokens;
+  }
+
+  /**
+   * Returns how much one of `processes` may lease now. Undefined: a limit counts what cannot be known in advance, such
+   * as places of concurrent requests.
+   */
+  leasable(limits: Limits | undefined, processes: number, now: MeterTime): Leasable | undefined {
+    this.#rollOver(now);
+    const free: Leasable = { requests: Number.POSITIVE_INFINITY, tokens: Number.POSITIVE_INFINITY };
+    if (limits === undefined) return free;
+    const { requests_per_minute, tokens_per_minute, tokens_per_month, gpu_seconds_per_month } = limits;
+    if (limits.concurrent_requests !== undefined) return undefined;
+    if (gpu_seconds_per_month !== undefined && this.#gpuUsedMs >= gpu_seconds_per_month * 1_000 * (1 - LEASED_SHARE))
+      return undefined;
+    const part = (limit: number, leased: number, used: number) =>
+      Math.min((limit * LEASED_SHARE) / processes, limit * LEASED_SHARE - leased, limit - used);
+    if (requests_per_minute !== undefined)
+      free.requests = part(requests_per_minute, this.#leasedRequests, this.#requests.sum(now.ms));
+    if (tokens_per_minute !== undefined)
+      free.tokens = part(tokens_per_minute, this.#leasedTokens, this.#tokens.sum(now.ms));
+    if (tokens_per_month !== undefined)
+      free.tokens = Math.min(free.tokens, part(tokens_per_month, this.#leasedTokens, this.#used + this.#unbooked));
+    return free;
+  }
+
+  /** Counts a lease as used. */
+  lease(requests: number, tokens: number, now: MeterTime): void {
+    this.#leasedRequests += requests;
+    this.#leasedTokens += tokens;
+    this.#requests.add(requests, now.ms);
+    this.#tokens.add(tokens, now.ms);
+    this.#estimated += tokens;
+    this.#unbooked += tokens;
+  }
+
+  /** Takes a part of a lease back, which was granted at `at`. */
+  unlease(requests: number, tokens: number, at: number, now: MeterTime): void {
+    this.#leasedRequests = Math.max(0, this.#leasedRequests - requests);
+    this.#leasedTokens = Math.max(0, this.#leasedTokens - tokens);
+    this.#requests.correct(-requests, at, now.ms);
+    this.change({ counted: -tokens, estimated: -tokens, unbooked: -tokens }, at, now);
   }
 
   release(): void {
@@ -186,7 +239,7 @@ export class LimitMeter {
   /** True if all counts are as in a new meter, so that this meter can be dropped. */
   idle(now: MeterTime): boolean {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
-    return empty && this.running === 0 && this.#unbooked === 0;
+    return empty && this.running === 0 && this.#unbooked === 0 && this.#leasedRequests === 0;
   }
 
   /**

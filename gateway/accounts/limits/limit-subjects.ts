@@ -60,6 +60,12 @@ export function limitParties({ keyId, userId, model, key, project, user }: Limit
   return parties;
 }
 
+/** The tightest limit of tokens per minute; 0: there is none. */
+export function tightestTokens(asked: LimitSet): number {
+  const tightest = Math.min(...limitParties(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
+  return Number.isFinite(tightest) ? tightest : 0;
+}
+
 /** Returns the models that `limits` names, and also `asked` if the limit for all other models applies to it. */
 export function limitedModels(
   limits: Limits | undefined,

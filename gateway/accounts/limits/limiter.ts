@@ -7,6 +7,7 @@
 
 import { limitsConcurrency } from '../../settings/limits-schema.ts';
 import { GrantedRequest } from './granted-request.ts';
+import { type LeaseReport, type LimitLease, LimitLeases } from './limit-leases.ts';
 import {
   LimitMeter,
   type LimitShortage,
@@ -15,6 +16,7 @@ import {
   type MonthLedger,
   rateLimitHeaders,
 } from './limit-meter.ts';
+import { lasts, maySoonEnd } from './limit-shortage.ts';
 import {
   GPU_METER_PREFIX,
   type LimitScope,
@@ -25,8 +27,9 @@ import {
   meterIds,
   modelMeter,
   PROJECT_METER,
+  tightestTokens,
 } from './limit-subjects.ts';
-import { TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
+import { estimateTokens, TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
 export interface Reservation extends TokenForecast, LimitSet {
   /** Internal id of the request. */
@@ -103,6 +106,8 @@ const RELEASE_MS = 60_000;
 const RUNNING_MAX = 100_000;
 const SWEEP_MS = 60_000;
 const MINUTE_MS = 60_000;
+/** Maximum names of requests that were settled before the process that granted them reported them. */
+const EARLY_MAX = 10_000;
 
 interface Subject {
   meter: LimitMeter;
@@ -117,10 +122,14 @@ export class Limiter {
   /** Names of requests with changes that are not saved. At most as many as there are granted and saved requests. */
   readonly #unsaved = new Set<string>();
   readonly #saved = new Set<string>();
+  readonly #leases: LimitLeases;
+  /** At most EARLY_MAX; the oldest is dropped. */
+  readonly #settledEarly = new Set<string>();
   #sweptAt = 0;
 
   constructor(store: LimiterStore, now: MeterTime) {
     this.#store = store;
+    this.#leases = new LimitLeases(Math.floor(now.ms) * 2 ** 10);
     const known: [string, GrantedRequest][] = [];
     for (const { name, state, savedMsAgo } of store.requests()) {
       this.#saved.add(name);
@@ -137,6 +146,7 @@ export class Limiter {
   /** Reserves the estimate of a request once, or returns why the request is refused. */
   reserve(asked: Reservation, now: MeterTime): LimitVerdict {
     this.#sweep(now);
+    this.#leases.expire(now);
     if (this.#granted.has(asked.name)) return { granted: true, headers: this.#headers(asked, now) };
     const tokens = this.#estimate(asked, now);
     const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined };
@@ -156,21 +166,49 @@ export class Limiter {
     const meters = parties.map(({ id }) => id);
     for (const id of meters) this.#subject(id, now).meter.take(tokens, now);
     const concurrent = limitsConcurrency([key, user, project]);
-    this.#granted.set(
-      name,
-      new GrantedRequest({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens }, now.ms),
-    );
-    this.#unsaved.add(name);
-    const oldest = this.#granted.keys().next().value;
-    if (this.#granted.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
+    const request = { keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens };
+    this.#grant(name, new GrantedRequest(request, now.ms), now);
     return { granted: true, headers: this.#headers(asked, now) };
   }
 
   #estimate(asked: Reservation, now: MeterTime): number {
     const [project, key] = this.#subjectsOf(asked.keyId, now);
-    const tightest = Math.min(...limitParties(asked).flatMap(({ limits }) => limits?.tokens_per_minute ?? []));
-    const { estimator } = !key.estimator.believed && project.estimator.believed ? project : key;
-    return estimator.estimate(asked, Number.isFinite(tightest) ? tightest : 0);
+    return estimateTokens(asked, tightestTokens(asked), { project: project.estimator, key: key.estimator });
+  }
+
+  /** Grants one of `processes` a part of the limits for requests like `asked`; see limit-leases.ts. */
+  lease(asked: Reservation, processes: number, now: MeterTime): LimitLease | undefined {
+    const parties = limitParties(asked);
+    const meters = parties.map(({ id, limits }) => {
+      const { meter } = this.#subject(id, now);
+      return { meter, leasable: meter.leasable(limits, processes, now) };
+    });
+    const lease = this.#leases.grant(meters, this.#estimate(asked, now), now);
+    if (lease === undefined) return undefined;
+    const [project, key] = this.#subjectsOf(asked.keyId, now);
+    const estimators = { project: project.estimator.state(), key: key.estimator.state() };
+    return { ...lease, meters: parties.map(({ id }) => id), headers: this.#headers(asked, now), estimators };
+  }
+
+  /** Counts requests that a process granted from its leases. Each position of a process counts once. */
+  report({ source, granted, ended }: LeaseReport, now: MeterTime): void {
+    for (const { position, lease, name, tokens, ...request } of granted) {
+      if (!this.#leases.isNew(source, position)) continue;
+      this.#leases.use(lease, tokens, now);
+      const isSettled = this.#settledEarly.delete(name);
+      const reserved = isSettled ? 0 : tokens;
+      for (const id of request.meters) this.#subject(id, now).meter.take(reserved, now);
+      if (isSettled) for (const id of request.meters) this.#subject(id, now).meter.release();
+      else this.#grant(name, new GrantedRequest({ ...request, concurrent: false, reserved }, now.ms), now);
+    }
+    for (const id of ended) this.#leases.end(id, now);
+  }
+
+  #grant(name: string, request: GrantedRequest, now: MeterTime): void {
+    this.#granted.set(name, request);
+    this.#unsaved.add(name);
+    const oldest = this.#granted.keys().next().value;
+    if (this.#granted.size > RUNNING_MAX && oldest !== undefined) this.#forget(oldest, now);
   }
 
   /** Counts the usage of an attempt that is known but not yet stored. */
@@ -206,10 +244,19 @@ export class Limiter {
       meter.book(tokens, month, now);
       meter.bookGpu(gpuMs, month, now);
     }
-    if (request === undefined) return meters;
+    if (request === undefined) {
+      if (isReserved) this.#rememberEarly(name);
+      return meters;
+    }
     if (!request.isKnown) this.#learn(request, settled, now);
     this.#change(name, request, now, () => request.book(settled, now.ms));
     return meters;
+  }
+
+  #rememberEarly(name: string): void {
+    this.#settledEarly.add(name);
+    const [oldest] = this.#settledEarly;
+    if (this.#settledEarly.size > EARLY_MAX && oldest !== undefined) this.#settledEarly.delete(oldest);
   }
 
   /**
@@ -346,25 +393,4 @@ export class Limiter {
       }
     }
   }
-}
-
-/** Milliseconds until a shortage ends if nothing else happens; 0 if this depends only on running requests. */
-function lasts(shortage: LimitShortage): number {
-  switch (shortage.kind) {
-    case 'answer':
-      return Number.POSITIVE_INFINITY;
-    case 'month':
-      return shortage.running ? 0 : Number.MAX_VALUE;
-    case 'gpu-month':
-      return Number.MAX_VALUE;
-    case 'requests':
-    case 'tokens':
-      return shortage.waitMs;
-    case 'concurrent':
-      return 0;
-  }
-}
-
-function maySoonEnd(shortage: LimitShortage): boolean {
-  return shortage.kind === 'concurrent' || ('running' in shortage && shortage.running);
 }

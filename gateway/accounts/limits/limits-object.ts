@@ -2,6 +2,7 @@ import { MonotonicClock } from '../../../shared/timing/monotonic-clock.ts';
 import type { Env } from '../../env.ts';
 import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';
+import type { LeaseReport, LimitLease } from './limit-leases.ts';
 import type { MeterTime } from './limit-meter.ts';
 import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './limit-subjects.ts';
 import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
@@ -107,6 +108,32 @@ export class LimitsObject extends GatewayObject {
       if (!this.#waits(verdict, until)) return verdict;
       await this.#change(until);
     }
+  }
+
+  /**
+   * Like `reserve`. If the request is granted, one of `processes` also gets a lease for the requests that follow, unless
+   * the limits have too little left.
+   */
+  async reserveWithLease(
+    asked: Reservation,
+    processes: number,
+  ): Promise<{ verdict: LimitVerdict; lease: LimitLease | undefined }> {
+    const verdict = await this.reserve(asked);
+    return { verdict, lease: verdict.granted ? this.lease(asked, processes) : undefined };
+  }
+
+  /** Grants one of `processes` a lease for requests like `asked`. */
+  lease(asked: Reservation, processes: number): LimitLease | undefined {
+    const lease = this.#limiter.lease(asked, processes, this.#now());
+    if (lease !== undefined) this.#save();
+    return lease;
+  }
+
+  /** Counts what a process granted from its leases, and takes back leases that ended. */
+  report(report: LeaseReport): void {
+    this.#limiter.report(report, this.#now());
+    if (report.ended.length > 0) this.#changed();
+    this.#save();
   }
 
   #waits({ soon }: LimitRefusal, until: number): boolean {

@@ -121,3 +121,12 @@ export class TokenEstimator {
     return { ...this.#state };
   }
 }
+
+/** Estimates by the key's responses, or by the project's while the key has too few. */
+export function estimateTokens(
+  forecast: TokenForecast,
+  tokensPerMinute: number,
+  { project, key }: { project: TokenEstimator; key: TokenEstimator },
+): number {
+  return (!key.believed && project.believed ? project : key).estimate(forecast, tokensPerMinute);
+}

@@ -172,7 +172,7 @@ export class NodeGateway {
       new OwnedNamespaces({ parts: options.cluster, local: host, classes: CLASSES, env: () => env, waitUntil, log });
     const shared = cluster ?? host;
     const own = {
-      limits: shared.namespace<LimitsObject>('LIMITS'),
+      limits: cluster?.limits ?? host.namespace<LimitsObject>('LIMITS'),
       usage: cluster?.usage ?? host.namespace<UsageObject>('USAGE'),
       registry: shared.namespace<RegistryObject>('REGISTRY'),
     };

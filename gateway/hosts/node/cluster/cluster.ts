@@ -97,6 +97,16 @@ export class Cluster {
     return localTunnelOf(session) !== undefined || this.#linkWithTunnel(session) !== undefined;
   }
 
+  /** True if this process owns the object `CLASS/NAME`. */
+  isOwner(key: string): boolean {
+    return this.#membership.owns(slotOf(key));
+  }
+
+  /** Number of processes that run, including this one. */
+  get processes(): number {
+    return this.#membership.running.length;
+  }
+
   databaseSilentMs(): number {
     return this.#membership.silentMs;
   }

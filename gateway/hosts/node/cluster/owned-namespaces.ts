@@ -1,6 +1,7 @@
 /** The objects of a process that shares them with other processes: from its start to its end. */
 import { mkdirSync, rmSync } from 'node:fs';
 import { inBackground } from '../../../../shared/timing/in-background.ts';
+import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import { CommandError } from '../../../command-error.ts';
 import type { Env, PoolState } from '../../../env.ts';
 import type { GatewayObject, ObjectClass } from '../../../platform/gateway-object.ts';
@@ -11,6 +12,7 @@ import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
 import { UsageRecords } from '../postgresql/usage/usage-records.ts';
 import { Cluster } from './cluster.ts';
+import { LimitShares } from './limit-shares.ts';
 import type { ClusterParts } from './open-cluster.ts';
 import { LoggedObjects } from './owned-objects.ts';
 import { TurnLog } from './turn-log.ts';
@@ -81,6 +83,20 @@ export class OwnedNamespaces {
   /** Usage records are in tables of PostgreSQL, not in objects. */
   get usage(): ObjectNamespace<UsageObject> {
     return this.#usage.namespace;
+  }
+
+  /** Limits objects, with leases for requests of this process. */
+  get limits(): ObjectNamespace<LimitsObject> {
+    const { parts } = this.#options;
+    const shares = new LimitShares({
+      limits: this.namespace<LimitsObject>('LIMITS'),
+      isOwner: (subject) => this.#cluster.isOwner(`LIMITS/${subject}`),
+      processes: () => this.#cluster.processes,
+      source: parts.me.incarnation,
+      now: () => performance.now(),
+      after: (ms, call) => setTimeout(call, ms).unref(),
+    });
+    return shares.namespace;
   }
 
   namespace<T extends GatewayObject>(className: string): ObjectNamespace<T> {
