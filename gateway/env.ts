@@ -1,5 +1,6 @@
 /** Bindings and environment settings of the gateway. Members with `?` may be missing; all others are always set. */
 import type { DrizzleD1Database } from 'drizzle-orm/d1';
+import type { Account } from './accounts/account.ts';
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
 import type { SqlFragments } from './accounts/sql-fragments.ts';
 import type { BatchObject } from './batch/batch-object.ts';
@@ -70,6 +71,8 @@ interface Processes {
   isConnected(session: string): boolean;
   /** Milliseconds since the database answered a heartbeat of this process. */
   databaseSilentMs(): number;
+  /** True if another process changed something on which the account depends, after the account was read. */
+  isStale(account: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>): boolean;
   /** URLs of the processes to which this session's agent should have sockets. */
   urlsFor(session: string): string[];
   state(): ProcessState;

@@ -13,7 +13,7 @@ import { isToken, tokenAccount } from './login/oidc-bearer-token.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 
-type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION'>>;
+type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION' | 'PROCESSES'>>;
 
 /** Maximum cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
@@ -85,13 +85,24 @@ function accountOf(
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
   const known = accounts.get(cacheName(key));
-  if (known !== undefined && isKept(known, ACCOUNT_CACHED_MS, now) && !isAccountStale(settings, known.value))
+  if (known !== undefined && isKept(known, ACCOUNT_CACHED_MS, now) && !isChanged(env, settings, known.value))
     return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
   if (wrong !== undefined && isKept(wrong, REFUSED_MS, now)) throw refusal(wrong.value);
   if (isToken(key)) return lookUpToken(env, settings.oidc, key, now);
   return lookUp(env, key, hash, now);
+}
+
+/** True if the account must be read again: the registry's snapshot or the audit log has a later change of it. */
+function isChanged({ PROCESSES }: AuthEnv, settings: GatewaySettings, account: Account): boolean {
+  return isAccountStale(settings, account) || PROCESSES?.isStale(account) === true;
+}
+
+/** Forgets all cached accounts and refusals. */
+export function forgetAccounts(): void {
+  accounts.clear();
+  refused.clear();
 }
 
 /** Like `authenticate`, but reads D1 each time, because administrative requests are rare and powerful. */

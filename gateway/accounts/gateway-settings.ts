@@ -111,7 +111,7 @@ export const CATALOGUE_MAX = 500;
 export const versionSchema = z.string().regex(VERSION, 'is not a version such as 0.2.0');
 
 /** Matches the audit log's actions that may change a cached account. */
-const OF_ACCOUNTS = /^(key|user|project)\./;
+export const OF_ACCOUNTS = /^(key|user|project)\./;
 
 /** Rejects with ApiError 503 if D1 cannot be reached. The registry then keeps the previous settings. */
 export async function readGatewaySettings(

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { slotOf } from '../../gateway/hosts/node/cluster/object-slots.ts';
 import { PostgresPool } from '../../gateway/hosts/node/postgresql/postgres-pool.ts';
 import { Gateway } from './gateway.ts';
 import { PostgresServer } from './postgres.ts';
@@ -12,6 +13,8 @@ export class GatewayProcesses {
   readonly url: string;
   readonly gateways: Gateway[] = [];
   readonly #directory: string;
+  /** Where the processes reach each other. */
+  readonly #addresses = new Map<string, Gateway>();
 
   private constructor(server: PostgresServer, url: string, directory: string) {
     this.server = server;
@@ -42,6 +45,15 @@ export class GatewayProcesses {
     }
   }
 
+  /** The process that owns an object, by its key `CLASS/NAME`. */
+  async ownerOf(key: string): Promise<Gateway> {
+    const [row] = await this.rows(`SELECT p.address FROM object_slots s
+      JOIN gateway_processes p ON p.incarnation = s.owner WHERE s.slot = ${slotOf(key)}`);
+    const owner = this.#addresses.get(String(row?.[0]));
+    if (owner === undefined) throw new Error(`no process of this test owns ${key}`);
+    return owner;
+  }
+
   /** Flags of `serve` for one more process. */
   async flags(key = join(this.#directory, 'cluster.key')): Promise<string[]> {
     const address = `127.0.0.1:${await freePort()}`;
@@ -56,6 +68,7 @@ export class GatewayProcesses {
     const flags = await this.flags();
     const gateway = await Gateway.start({ port, args: [...flags, ...url] });
     this.gateways.push(gateway);
+    this.#addresses.set(flags.at(-1) ?? '', gateway);
     return gateway;
   }
 }

@@ -1,5 +1,6 @@
 /** Several equal gateway processes on one database. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { REGISTRY_OBJECT_NAME } from '../../../gateway/platform/registry-object-name.ts';
 import { NO_POSTGRES } from '../../support/abilities.ts';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
@@ -60,6 +61,25 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     expect(await status()).toBe(200);
     await first.admin('DELETE', `keys/${id}`);
     await eventually('a refusal', 2_000, async () => ((await status()) === 401 ? true : undefined));
+  });
+
+  test('a revoked key is refused within two seconds while the owner of the registry hangs', async () => {
+    const third = await processes.add(false);
+    const owner = await processes.ownerOf(`REGISTRY/${REGISTRY_OBJECT_NAME}`);
+    const [one, other] = [first, second, third].filter((gateway) => gateway !== owner) as [Gateway, Gateway];
+    const { id, key: revoked } = (await one.admin('POST', 'keys', { name: 'r', role: 'consumer' })) as {
+      id: string;
+      key: string;
+    };
+    const status = async () =>
+      (await fetch(`${other.url}/v1/models`, { headers: { authorization: `Bearer ${revoked}` } })).status;
+    expect(await status()).toBe(200);
+    owner.process.signal('SIGSTOP');
+    const revoking = one.admin('DELETE', `keys/${id}`).catch(() => undefined);
+    await eventually('a refusal', 2_000, async () => ((await status()) === 401 ? true : undefined));
+    owner.process.signal('SIGCONT');
+    await revoking;
+    await third.stop();
   });
 
   test('a slow stream that another process forwards arrives whole, and a client that leaves ends the work', async () => {

@@ -11,6 +11,7 @@ import { StorageHealth } from '../../../platform/storage/storage-health.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
 import { UsageRecords } from '../postgresql/usage/usage-records.ts';
+import { AuditLogReader } from './audit-log-reader.ts';
 import { Cluster } from './cluster.ts';
 import { LimitShares } from './limit-shares.ts';
 import type { ClusterParts } from './open-cluster.ts';
@@ -36,6 +37,7 @@ export class OwnedNamespaces {
   readonly #log: TurnLog;
   readonly #cluster: Cluster;
   readonly #usage: UsageRecords;
+  readonly #audit: AuditLogReader;
 
   constructor(options: OwnedNamespacesOptions) {
     this.#options = options;
@@ -45,6 +47,7 @@ export class OwnedNamespaces {
     // What an earlier process left there is in PostgreSQL.
     rmSync(scratch, { recursive: true, force: true });
     mkdirSync(scratch, { mode: 0o700 });
+    this.#audit = new AuditLogReader(pool, log);
     const health = new StorageHealth((line) => log(`PostgreSQL: ${line}`));
     this.#log = new TurnLog({ pool, onHealth: (failure) => health.setFailure(failure ?? null, Date.now()) });
     const owned = new LoggedObjects({ pool, log: this.#log, me: me.incarnation, health, report: log });
@@ -70,6 +73,7 @@ export class OwnedNamespaces {
       number: this.#options.parts.me.process,
       isConnected: (session) => this.#cluster.isConnected(session),
       databaseSilentMs: () => this.#cluster.databaseSilentMs(),
+      isStale: (account) => this.#audit.isStale(account),
       urlsFor: (session) => this.#cluster.urlsFor(session),
       state: () => ({ ...this.#cluster.state(), unstored: this.#log.waiting }),
     };
@@ -115,6 +119,8 @@ export class OwnedNamespaces {
     me.address = `${host.includes(':') ? `[${host}]` : host}:${taken}`;
     await this.#cluster.join();
     this.#owned.start();
+    await this.#audit.read();
+    this.#audit.start();
   }
 
   /** The registry learns that these sessions have no socket at any process. Each process that notices it reports it. */
@@ -125,6 +131,7 @@ export class OwnedNamespaces {
   }
 
   async close(): Promise<void> {
+    await this.#audit.stop();
     await this.#cluster.close();
     await this.#log.close(CLOSE_MS);
     this.#owned.close();
