@@ -7,6 +7,7 @@ import type { MeterTime } from './limit-meter.ts';
 import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './limit-subjects.ts';
 import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
 import { LimiterStorage } from './limiter-storage.ts';
+import { RecentSettlements } from './recent-settlements.ts';
 import type { UsedTokens } from './token-estimator.ts';
 
 /**
@@ -77,6 +78,7 @@ export class LimitsObject extends GatewayObject {
    */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<WaitingRequest>();
+  readonly #recent = new RecentSettlements();
   #saving: (() => void) | undefined;
   /** First month for which counts of other gateways are stored, as `YYYY-MM`. */
   #elsewhereFrom = '';
@@ -172,10 +174,12 @@ export class LimitsObject extends GatewayObject {
     for (const { position, settlement } of items) {
       if (position <= last) continue;
       last = position;
-      const { prompt, completion, gpuMs = 0, before } = settlement;
+      const elsewhere = this.#recent.add(source, settlement);
+      const { prompt, completion, before = elsewhere } = settlement;
+      const gpuMs = elsewhere === undefined ? (settlement.gpuMs ?? 0) : 0;
       const ageMs = Math.max(0, Date.now() - settlement.at);
       const month = ageMs < BACKDATED_MAX_MS ? monthOf(Math.min(settlement.at, Date.now())) : now.month;
-      const meters = this.#limiter.settle({ ...settlement, gpuMs, ageMs, month }, now);
+      const meters = this.#limiter.settle({ ...settlement, before, gpuMs, ageMs, month }, now);
       if (origin === undefined) continue;
       const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
       for (const id of meters) {

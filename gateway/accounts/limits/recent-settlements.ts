@@ -1,0 +1,40 @@
+import type { UsedTokens } from './token-estimator.ts';
+
+/** Attempts that are remembered: those of minutes, in which another process may settle an attempt again. */
+const REMEMBERED_MAX = 20_000;
+
+interface SettledAttempt extends UsedTokens {
+  name: string;
+  attempt: number;
+  isComplete: boolean;
+}
+
+interface Remembered extends UsedTokens {
+  source: string;
+  isComplete: boolean;
+}
+
+/**
+ * Attempts that were settled lately. If a process ends, another one may settle an attempt that the first one has
+ * settled. In memory: a new owner of the limits counts such an attempt twice. Pure.
+ */
+export class RecentSettlements {
+  /** At most REMEMBERED_MAX; the oldest is dropped. */
+  readonly #settled = new Map<string, Remembered>();
+
+  /**
+   * Remembers a settlement. @returns the tokens that another source settled for the attempt; undefined: none. They are
+   * those of the settlement itself if the other source knew the complete usage and this one does not.
+   */
+  add(source: string, { name, attempt, prompt, completion, isComplete }: SettledAttempt): UsedTokens | undefined {
+    const id = `${name}/${attempt}`;
+    const known = this.#settled.get(id);
+    if (known !== undefined && known.source !== source && known.isComplete && !isComplete)
+      return { prompt, completion };
+    this.#settled.delete(id);
+    this.#settled.set(id, { source, prompt, completion, isComplete });
+    const [oldest] = this.#settled.keys();
+    if (this.#settled.size > REMEMBERED_MAX && oldest !== undefined) this.#settled.delete(oldest);
+    return known === undefined || known.source === source ? undefined : known;
+  }
+}
