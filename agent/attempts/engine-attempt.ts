@@ -58,7 +58,7 @@ export class EngineAttempt {
   readonly open: OpenFrame;
   readonly endpoint: Endpoint;
   readonly body: EngineRequestBody;
-  readonly #host: EngineAttemptHost;
+  #host: EngineAttemptHost;
   readonly #outgoing: OutboundStream;
   /** True while it is unknown whether the engine accepts the `stream_options` that the gateway adds. */
   readonly #mayRefuse: boolean;
@@ -147,6 +147,11 @@ export class EngineAttempt {
     this.body.incoming.resume(link === this.#link);
     this.bind(link);
     return true;
+  }
+
+  /** From now on the attempt belongs to another gateway, which claims it. */
+  moveTo(host: EngineAttemptHost): void {
+    this.#host = host;
   }
 
   /** Binds the attempt, after its first OPEN or a claim: from now on frames go to `link`. */

@@ -13,7 +13,7 @@ import { waitClock } from '../wait-clock.ts';
 import { EngineAttempt, type EngineAttemptHost } from './engine-attempt.ts';
 import { EngineClient } from './engine-client.ts';
 import { type LoadCounter, LoadReports } from './load-reports.ts';
-import { PendingReports, reportFrame } from './pending-reports.ts';
+import { type PendingReport, PendingReports, reportFrame } from './pending-reports.ts';
 import { isSealed } from './sealed-call.ts';
 
 /** Maximum number of concurrent attempts: more than an engine batches. Further attempts are refused as `overloaded`. */
@@ -41,16 +41,24 @@ export interface LinkPeer {
   tail?: number;
 }
 
+/** Gives an attempt up to another gateway that claims it. */
+export interface AttemptGiver {
+  /** Returns the attempt, with its usage if no gateway has stored it yet. Undefined: it is not here. */
+  give(name: string): { attempt: EngineAttempt; report: PendingReport | undefined } | undefined;
+}
+
 /**
  * All attempts of one gateway, or of one other agent, at this node's engine. An attempt outlives the socket on which it
  * arrived, and can be found by its name or by its stream.
  */
-export class EngineAttempts {
+export class EngineAttempts implements AttemptGiver {
   readonly reports: PendingReports;
   readonly #engine: () => EngineTarget | undefined;
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   readonly #loadReports: LoadReports | undefined;
+  /** Attempts of other gateways whose streams this gateway may continue. */
+  readonly #siblings: () => Iterable<AttemptGiver>;
   #tail = RETAINED_TAIL_BYTES;
   /** True if the other end of the tunnel or channel reads REPORTs with timings. */
   #readsTimings = false;
@@ -73,7 +81,9 @@ export class EngineAttempts {
     log: (line: string) => void,
     load?: LoadCounter,
     seals?: SealOpener,
+    siblings: () => Iterable<AttemptGiver> = () => [],
   ) {
+    this.#siblings = siblings;
     this.#host = {
       seals,
       tail: () => this.#tail,
@@ -143,9 +153,9 @@ export class EngineAttempts {
   }
 
   #open(link: Link, frame: OpenFrame, touched: Set<EngineAttempt>): void {
-    const known = this.#named.get(attemptName(frame));
+    const known = this.#named.get(attemptName(frame)) ?? (frame.resume ? this.#adopt(frame) : undefined);
     if (known !== undefined) {
-      this.#streams.delete(known.stream);
+      if (this.#streams.get(known.stream) === known) this.#streams.delete(known.stream);
       if (known.claim(link, frame)) {
         this.#streams.set(frame.stream, known);
         if (known.notStarted) touched.add(known);
@@ -169,6 +179,43 @@ export class EngineAttempts {
     const attempt = this.#create(frame, endpoint);
     attempt.bind(link);
     touched.add(attempt);
+  }
+
+  /**
+   * Takes over an attempt that another gateway process opened and this one claims, because the other process or its
+   * socket has ended.
+   */
+  #adopt(frame: OpenFrame): EngineAttempt | undefined {
+    for (const sibling of this.#siblings()) {
+      const given = sibling.give(attemptName(frame));
+      if (given === undefined) continue;
+      const { attempt, report } = given;
+      attempt.moveTo(this.#host);
+      this.#named.set(attempt.name, attempt);
+      if (report !== undefined) this.reports.add({ ...report, stream: frame.stream });
+      if (attempt.finished) this.#finished.set(attempt.name, attempt);
+      else {
+        this.#running++;
+        this.#loadReports?.onBegin();
+      }
+      return attempt;
+    }
+    return undefined;
+  }
+
+  give(name: string): { attempt: EngineAttempt; report: PendingReport | undefined } | undefined {
+    const attempt = this.#named.get(name);
+    if (attempt === undefined) return undefined;
+    this.#named.delete(name);
+    this.#streams.delete(attempt.stream);
+    this.#finished.delete(name);
+    if (!attempt.finished) {
+      this.#running--;
+      this.#loadReports?.onIdle();
+    }
+    const report = this.reports.take(attempt.stream);
+    if (this.#named.size === 0) this.#drained();
+    return { attempt, report };
   }
 
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof EngineAttempt.endpointOf>>): EngineAttempt {

@@ -39,6 +39,13 @@ export class PendingReports {
     this.#log(`dropped a usage report: the gateway has not acknowledged any of the last ${PENDING_MAX}`);
   }
 
+  /** Removes and returns the report of a stream. Undefined: there is none. */
+  take(stream: number): PendingReport | undefined {
+    const report = this.#pending.get(stream);
+    this.#pending.delete(stream);
+    return report;
+  }
+
   settled(stream: number): void {
     this.#pending.delete(stream);
   }

@@ -1,5 +1,6 @@
 /** The interface between the tunnel and the rest of the agent. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { AttemptGiver } from '../attempts/engine-attempts.ts';
 import type { LoadCounter } from '../attempts/load-reports.ts';
 import type { OrderOutcome } from '../deploy/deployment-decider.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
@@ -29,6 +30,8 @@ export interface TunnelOptions {
    * Counts the requests at the engine and returns its load. Absent: each gateway knows only the requests that it sent.
    */
   load?: LoadCounter | undefined;
+  /** Attempts of the institution's other gateways, which this gateway may claim. */
+  siblings?: () => Iterable<AttemptGiver>;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
   log(line: string): void;
@@ -82,6 +85,8 @@ export interface Tunnel {
   readonly connected: boolean;
   /** Number of this gateway's requests on which the engine works. */
   readonly inFlight: number;
+  /** Attempts that this gateway opened or claimed. */
+  readonly attempts: AttemptGiver;
   open(): void;
   /**
    * Sends the record again. Call after every change. Resolves when the gateway has stored it, possibly over a later

@@ -81,7 +81,8 @@ class GatewayTunnel implements Tunnel {
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    this.#requests = new EngineAttempts(options.engine, options.log, options.load, options.seals);
+    const { engine, log, load, seals, siblings } = options;
+    this.#requests = new EngineAttempts(engine, log, load, seals, siblings);
   }
 
   get connected(): boolean {
@@ -90,6 +91,10 @@ class GatewayTunnel implements Tunnel {
 
   get inFlight(): number {
     return this.#requests.running;
+  }
+
+  get attempts(): EngineAttempts {
+    return this.#requests;
   }
 
   open(): void {

@@ -1,5 +1,6 @@
 /** All tunnels of one session, as one object. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+import type { AttemptGiver } from '../../attempts/engine-attempts.ts';
 import type { OrderOutcome } from '../../deploy/deployment-decider.ts';
 import type { MeshGateway } from '../../mesh/gateway-gossip-sockets.ts';
 import { GATEWAYS_MAX, type OtherGateway } from '../../tunnel/gateway-admission.ts';
@@ -27,7 +28,7 @@ interface SessionTunnelsOptions {
   /** Options that all tunnels share. */
   shared: Omit<
     TunnelOptions,
-    'gateway' | 'log' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
+    'gateway' | 'log' | 'siblings' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
   >;
   log(line: string): void;
   /** Called if every gateway refuses this agent. */
@@ -96,6 +97,7 @@ export class SessionTunnels {
           ? {}
           : { order: async (bytes) => (bytes.length === 0 && !member.own ? NOT_FOR_PEERS : order(bytes)) }),
         gateway: url,
+        siblings: () => this.#siblingsOf(member),
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
         onOver: (why) => this.#sessionOver(url, why),
@@ -112,6 +114,12 @@ export class SessionTunnels {
       }),
     };
     return member;
+  }
+
+  /** Attempts that a gateway may claim, although another one opened them. A peer institution's gateway claims none. */
+  #siblingsOf(member: Member): AttemptGiver[] {
+    if (!member.own) return [];
+    return this.#members.filter((one) => one !== member && one.own).map(({ tunnel }) => tunnel.attempts);
   }
 
   /**

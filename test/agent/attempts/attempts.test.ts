@@ -266,3 +266,39 @@ describe('an engine that refuses the stream_options that the gateway put in', ()
     expect(engine.requests).toHaveLength(1);
   });
 });
+
+describe('a response that another process of the gateway claims', () => {
+  const OPEN = { requestId: 'request-1', resume: true, answerOffset: 0 };
+
+  /** Two tunnels of one session. The attempt runs in the first one, and `claim` claims it on the second. */
+  const twoTunnels = async (isOwn: boolean) => {
+    const first = await openAgentSide();
+    const second = await openAgentSide({ siblings: () => (isOwn ? [first.tunnel.attempts] : []) });
+    ask(first.socket, 1, { tokens: 40, tokensPerSecond: 50 }, { stream: true });
+    await first.socket.when('data', 1);
+    second.socket.byHand = true;
+    return { first, second, claim: () => second.socket.put(openingFrame(7, OPEN)) };
+  };
+
+  it.each([true, false])(
+    'goes on there from its first byte, with its usage (the first socket is lost: %s)',
+    async (isLost) => {
+      const { first, second, claim } = await twoTunnels(true);
+      if (isLost) first.socket.socket.terminate();
+      claim();
+      await second.socket.when('head', 7);
+      const { offset } = await second.socket.when('end', 7);
+      expect(received(second.socket, 7)).toBe(offset);
+      expect(await second.socket.when('report', 7)).toMatchObject({ usage: { complete: true } });
+      expect([first.tunnel.inFlight, second.tunnel.inFlight]).toEqual([0, 0]);
+      expect(first.engine.requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+    },
+  );
+
+  it('is unknown to a gateway that may not claim it, and goes on where it is', async () => {
+    const { first, second, claim } = await twoTunnels(false);
+    claim();
+    expect(await second.socket.when('reset', 7)).toMatchObject({ code: 'unknown' });
+    await first.socket.when('end', 1);
+  });
+});

@@ -22,6 +22,7 @@ export class FakeTunnel implements Tunnel {
   /** `open`, `publish DOWN`, `drain`, `close`: in order of arrival. */
   readonly calls: string[] = [];
   connected = false;
+  readonly attempts = { give: () => undefined };
   #inFlight = 0;
   #drained: (() => void)[] = [];
   readonly #wake: () => void;

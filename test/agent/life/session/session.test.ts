@@ -155,6 +155,15 @@ test('a peer’s gateway is not told what would be deployed here; an order that 
   await made.close();
 });
 
+test('gateways of the institution claim each other’s attempts; a peer’s gateway claims none and gives none', async () => {
+  const { made, tunnels } = session();
+  const siblings = (url: string) => [...(tunnels.get(url)?.options.siblings?.() ?? [])];
+  expect(siblings(FIRST)).toEqual([tunnels.get(FOLLOWER)?.attempts]);
+  expect(siblings(FOLLOWER)).toEqual([tunnels.get(FIRST)?.attempts]);
+  expect(siblings(PEER)).toEqual([]);
+  await made.close();
+});
+
 test('a peer that was removed is left, and its gateway is not asked about it', async () => {
   const { made, served } = session({ [FIRST]: () => word(FOLLOWER), [PEER]: () => word(FIRST, FOLLOWER, LATER) });
   await vi.advanceTimersByTimeAsync(LOOK_MS);
