@@ -193,7 +193,7 @@ test('reports that are lost, or whose answers are lost, count each request once'
   });
   const uses = limiter.uses({ keyId: 'k', key: undefined, project: { requests_per_minute: 100_000 } }, now());
   const counted = uses.project.find(({ limit }) => limit === 'requests_per_minute')?.used ?? 0;
-  // What is leased and not used yet counts, too.
+  // Leases that are not used yet count, too.
   expect(counted).toBeGreaterThanOrEqual(grants.length - 40);
   expect(counted).toBeLessThanOrEqual(grants.length + 100_000 * 0.02);
   expect(used()).toBeLessThanOrEqual(grants.length * (USED.prompt + USED.completion));

@@ -13,7 +13,7 @@ export class GatewayProcesses {
   readonly url: string;
   readonly gateways: Gateway[] = [];
   readonly #directory: string;
-  /** Where the processes reach each other. */
+  /** Processes by the addresses at which they reach each other. */
   readonly #addresses = new Map<string, Gateway>();
 
   private constructor(server: PostgresServer, url: string, directory: string) {

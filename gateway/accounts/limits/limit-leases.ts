@@ -14,7 +14,7 @@ const REQUESTS_MAX = 1_000;
 const REQUESTS_MIN = 2;
 /** Maximum leases of one owner. Above it, no leases are granted. */
 const LEASES_MAX = 4_096;
-/** Maximum processes whose last position is remembered. */
+/** Maximum processes with a remembered last position. */
 const SOURCES_MAX = 1_024;
 
 type EstimatorState = ReturnType<TokenEstimator['state']>;

@@ -15,7 +15,7 @@ interface Remembered extends UsedTokens {
 }
 
 /**
- * Attempts that were settled lately. If a process ends, another one may settle an attempt that the first one has
+ * Attempts that were settled recently. If a process ends, another one may settle an attempt that the first one has
  * settled. In memory: a new owner of the limits counts such an attempt twice. Pure.
  */
 export class RecentSettlements {

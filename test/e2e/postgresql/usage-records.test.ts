@@ -1,4 +1,4 @@
-/** Usage records in PostgreSQL: each attempt counts once, whatever fails, and reports say what the hours' objects say. */
+/** Usage records in PostgreSQL: each attempt counts once after any failure, and reports equal those of the hours' objects. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';

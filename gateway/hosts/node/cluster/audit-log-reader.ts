@@ -7,7 +7,7 @@ import type { Connection } from '../postgresql/postgres-pool.ts';
 
 /** A change takes effect at all processes within this time and that of one statement. */
 const READ_MS = 1_000;
-/** Maximum lines of one reading. The rest follows at once. */
+/** Maximum lines of one reading. The rest follows immediately. */
 const LINES_MAX = 1_000;
 
 export class AuditLogReader {

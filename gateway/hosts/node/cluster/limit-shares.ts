@@ -131,7 +131,7 @@ export class LimitShares {
     return share;
   }
 
-  /** Grants from a lease. Undefined: no lease has room for the request. */
+  /** Grants from a lease. Undefined: no lease has enough left for the request. */
   #grant(subject: string, share: Share, asked: Reservation): LimitVerdict | undefined {
     this.#endOld(subject, share);
     if (share.leases.length === 0) return undefined;
@@ -227,7 +227,7 @@ export class LimitShares {
     });
   }
 
-  /** Resolves when the owner knows all requests so far, or when it cannot be told now. Never rejects. */
+  /** Resolves when the owner knows all requests so far, or when it cannot be reached now. Never rejects. */
   async #reported(subject: string): Promise<void> {
     const waiting = this.#unreported.get(subject);
     if (waiting === undefined) return;

@@ -21,7 +21,7 @@ import { UsageWriter } from './usage-writer.ts';
 const REPORTS = { most: 2, queryTimeoutMs: 120_000 };
 const DAY_MS = 86_400_000;
 const PRUNE_MS = 60 * 60_000;
-/** Rows that one statement deletes, which takes less than a second. */
+/** Maximum rows of one DELETE, so that it takes less than a second. */
 const PRUNED_TOGETHER = 5_000;
 
 interface UsageRecordsOptions {
