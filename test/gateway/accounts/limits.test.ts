@@ -80,7 +80,9 @@ test('a settlement that is said again counts once, and one that replaces an esti
   await counter.settle('node', [settle(1), settle(2)]);
   await counter.settle('node', [settle(1), settle(2), settle(3)]);
   await counter.settle('node', [settle(4, { before: { prompt: 60, completion: 30 } })]);
-  await counter.settle('other', [settle(1)]);
+  // Positions count by source. An attempt that another source settled counts once.
+  await counter.settle('other', [{ position: 1, settlement: settlement('b', 60, 40) }]);
+  await counter.settle('third', [settle(1)]);
   const month = new Date().toISOString().slice(0, 7);
   expect(await counter.used(month)).toEqual(
     expect.arrayContaining([
