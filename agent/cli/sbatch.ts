@@ -50,7 +50,12 @@ const FLAGS = {
     otherwise: JOB_CONTAINERS[0],
     help: 'container that the engine runs in',
   },
-  image: { value: 'FILE', takes: 'file', otherwise: 'vllm.sif; for enroot vllm.sqsh', help: 'image of the container' },
+  image: {
+    value: 'FILE',
+    takes: 'file',
+    otherwise: 'vllm.sif; for enroot vllm.sqsh; for edf vllm',
+    help: 'image, or environment definition file',
+  },
   gateway: { value: 'URL', help: 'URL of the gateway; also from OTELA_GATEWAY or the configuration file' },
   'token-file': {
     value: 'FILE',
@@ -120,8 +125,7 @@ function requested(given: ReadonlyMap<string, readonly string[]>, settings: Give
     throw new UsageError(`--time: "${time}" is not a time limit such as 04:00:00 or 1-12:00:00`);
   const container = among('container', one('container'), JOB_CONTAINERS);
   const image = one('image') ?? '';
-  if (image !== '' && container === 'none')
-    throw new UsageError('--image needs --container apptainer or --container enroot');
+  if (image !== '' && container === 'none') throw new UsageError('--image needs --container apptainer, enroot or edf');
   const tokenFile = settings.get(TOKEN_SETTINGS.tokenFile.env)?.values.at(-1);
   return {
     gateway: gateways.map(oneLine('--gateway')).join(','),

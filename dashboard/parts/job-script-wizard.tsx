@@ -2,6 +2,7 @@ import { type ChangeEvent, useState } from 'react';
 import {
   defaultImage,
   ENGINE_ARGUMENTS_MAX,
+  JOB_CONTAINERS,
   type JobRequest,
   jobScript,
   SBATCH_OPTIONS_MAX,
@@ -103,12 +104,13 @@ export function Wizard({ gateway }: { gateway: string }) {
               id={id}
               value={job.container}
               onChange={({ currentTarget: { value } }) =>
-                setJob({ ...job, container: value === 'apptainer' || value === 'enroot' ? value : 'none' })
+                setJob({ ...job, container: JOB_CONTAINERS.find((one) => one === value) ?? 'none' })
               }
             >
               <option value="none">{fields.noContainer}</option>
               <option value="apptainer">Apptainer</option>
               <option value="enroot">Enroot</option>
+              <option value="edf">CSCS Container Engine (EDF)</option>
             </Select>
           )}
         </Field>

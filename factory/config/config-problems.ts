@@ -91,6 +91,19 @@ function recipeProblems(name: string, recipe: RecipeConfig, config: FactoryConfi
         path,
         text: `an engine of recipe ${name} runs in ${engine.container}, but packed_environment works only without a container`,
       });
+    if (engine.container === 'edf' && parseSource(engine.image ?? '') !== undefined)
+      found.push({
+        path,
+        text: `an engine of recipe ${name} has an image that the agent would pull, but edf needs a file`,
+      });
+    const foreign = config.clusters.find(
+      ({ launcher, pools: own }) => launcher !== 'slurm' && own.some((pool) => runsOn(engine, pool.gpu)),
+    );
+    if (engine.container === 'edf' && foreign !== undefined)
+      found.push({
+        path,
+        text: `an engine of recipe ${name} runs in edf, a plugin of Slurm, but may run on ${foreign.id} (${foreign.launcher})`,
+      });
     if (engine.container !== 'none' && engine.image === undefined)
       found.push({ path, text: `an engine of recipe ${name} runs in ${engine.container} but has no image` });
     for (const [i, gpu] of engine.gpu.entries())

@@ -8,7 +8,7 @@ import { directory, durationSchema, oneLineSchema, oneWordSchema, slugSchema } f
 
 export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
 export type EngineKind = (typeof ENGINES)[number];
-const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
+const CONTAINERS = ['none', 'apptainer', 'enroot', 'edf'] as const;
 
 const count = z.number().int().nonnegative().max(10_000);
 const positive = z.number().int().positive().max(10_000);
@@ -143,7 +143,7 @@ const engine = z.strictObject({
    */
   template: templateNameSchema.optional(),
   parameters: parametersSchema.default({}),
-  /** Image of the container. If it is a source such as `hub:…`, the agent pulls it to the local disk. */
+  /** Image of the container; for `edf` the name or path of the file. If it is a source such as `hub:…`, the agent pulls it to the local disk. */
   image: oneLineSchema.refine(isNoBrokenSource, SOURCES).optional(),
   /**
    * A packed venv or conda environment, for an engine without a container. The agent pulls it to the local disk and

@@ -1,6 +1,7 @@
 /** The part of a job's script that is the same for all batch systems, below their directives. */
 import { CONTEXT_LABEL, FACTORY_LABEL, FUNCTIONS_LABEL, JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
+import { EDF_STEP } from '../../shared/slurm/job-script.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { JobContext } from './job-context.ts';
@@ -97,6 +98,8 @@ const PULLED = ['"$SLURM_TMPDIR"', '"$TMPDIR"', '/tmp', '/dev/shm'];
  */
 function mounted({ container, mounts = [], environment, weights, packed }: JobContext): string[] {
   if (container === 'none') return [];
+  // The environment definition file lists its mounts.
+  if (container === 'edf') return 'HF_HOME' in environment ? ['mkdir -p "$HF_HOME"'] : [];
   const isPulled = parseSource(weights) !== undefined || packed !== undefined;
   const places = [
     ...mounts.map(quotedPath),
@@ -119,6 +122,7 @@ function wrapped({ container, image = '', environment, engine }: JobContext, gpu
     const drivers = { nvidia: ['--nv'], amd: ['--rocm'], intel: [] }[findGpuClass(gpu)?.vendor ?? 'nvidia'];
     return ['apptainer', 'exec', ...drivers, '"$@"', quotedPath(image)];
   }
+  if (container === 'edf') return [...EDF_STEP, `--environment=${quotedPath(image)}`];
   // Unlike Apptainer, enroot passes only the listed variables to the container.
   if (container !== 'enroot') return [];
   const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];

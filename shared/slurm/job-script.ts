@@ -1,6 +1,7 @@
 /** The sbatch script that serves a model. The dashboard's wizard shows it, and `otela-agent sbatch` prints it. */
 export const JOB_ENGINES = ['vllm', 'sglang'] as const;
-export const JOB_CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
+/** `edf`: the container engine of CSCS, a plugin of srun. An environment definition file describes the container. */
+export const JOB_CONTAINERS = ['none', 'apptainer', 'enroot', 'edf'] as const;
 
 export interface JobRequest {
   gateway: string;
@@ -14,7 +15,7 @@ export interface JobRequest {
   /** Time limit in Slurm's notation: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
   time: string;
   container: (typeof JOB_CONTAINERS)[number];
-  /** Image of the container; empty: `defaultImage`. */
+  /** Image of the container, or name or path of its environment definition file; empty: `defaultImage`. */
   image: string;
   /** Path of the join token on the job's node; `~/` is the home directory there. Absent: `~/.otela-token`. */
   tokenFile?: string;
@@ -44,8 +45,9 @@ export interface JobRequest {
 export const SBATCH_OPTIONS_MAX = 32;
 export const ENGINE_ARGUMENTS_MAX = 128;
 
-/** Default file name of the image: the engine's name with the suffix of the container runtime. */
+/** Default file name of the image: the engine's name with the suffix of the container runtime, if it has one. */
 export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
+  if (container === 'edf') return engine; // The plugin finds ~/.edf/vllm.toml by this name.
   return `${engine}.${container === 'enroot' ? 'sqsh' : 'sif'}`;
 }
 
@@ -170,12 +172,24 @@ function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): strin
   return ['python3', '-m', 'sglang.launch_server', ...flags, ...more];
 }
 
+/**
+ * The plugin starts containers of job steps. A step does not inherit the job's --cpus-per-task (Slurm 22.05 and later),
+ * so without the flag the engine would be bound to one core.
+ */
+export const EDF_STEP = [
+  'srun',
+  '--ntasks=1',
+  '--unbuffered',
+  `--cpus-per-task="\${SLURM_CPUS_PER_TASK:-$SLURM_CPUS_ON_NODE}"`,
+] as const;
+
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', '--bind', '"$HF_HOME"', shellQuoted(image)];
   // Unlike Apptainer, enroot passes only variables on that are named here: the engine's key, and the variable that the
   // agent sets for SGLang.
   const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
   const hub = ['--env', 'HF_HOME', '--mount', '"$HF_HOME:$HF_HOME"'];
+  if (container === 'edf') return [...EDF_STEP, `--environment=${shellQuoted(image)}`];
   if (container === 'enroot') return ['enroot', 'start', '--env', variable, ...hub, shellQuoted(image)];
   return [];
 }

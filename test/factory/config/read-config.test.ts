@@ -127,3 +127,15 @@ recipe = "python"
   const read = parseConfig(text.replace(from, to));
   expect('faults' in read ? read.faults.map((fault) => fault.text).join() : '').toMatch(said);
 });
+
+it('refuses an environment definition file that the agent would pull, or outside of Slurm', () => {
+  const edf = (image: string) =>
+    CONFIG.replace('engine = "vllm"', `engine = "vllm"\ncontainer = "edf"\nimage = "${image}"`);
+  const faults = (text: string) => {
+    const read = parseConfig(text);
+    return 'faults' in read ? read.faults.map((fault) => fault.text).join() : '';
+  };
+  expect(faults(edf('vllm'))).toBe('');
+  expect(faults(edf('hub:org/image'))).toMatch(/edf needs a file/);
+  expect(faults(edf('vllm').replace('launcher = "slurm"', 'launcher = "pbs"'))).toMatch(/may run on alps \(pbs\)/);
+});

@@ -48,7 +48,13 @@ async function told(
     contextId: jobContextId(context),
     jobId: more.jobId ?? '$SLURM_JOB_ID',
   });
-  const env = { PATH: process.env.PATH, HOME: '/home/me', SLURM_JOB_ID: '77', SLURM_TMPDIR: more.tmpdir };
+  const env = {
+    PATH: process.env.PATH,
+    HOME: '/home/me',
+    SLURM_JOB_ID: '77',
+    SLURM_CPUS_ON_NODE: '64',
+    SLURM_TMPDIR: more.tmpdir,
+  };
   const run = spawnSync('bash', ['-s'], { input: body, encoding: 'utf8', env, cwd: directory });
   if (run.status !== 0) throw new Error(`${run.status}: ${run.stderr}\n${body}`);
   return run.stdout.split('\0').slice(0, -1);
@@ -102,6 +108,17 @@ it.each([
     'exec',
     flag,
     '/images/vllm.sif',
+  ]);
+});
+
+it('an environment definition file of CSCS starts the engine in a step of the job', async () => {
+  const text = CONFIG.replace(
+    'gpus = 1\nengine = "vllm"',
+    'gpus = 1\nengine = "vllm"\ncontainer = "edf"\nimage = "~/.edf/vllm.toml"',
+  );
+  const words = await told(text);
+  expect(words.slice(words.indexOf('--') + 1, words.indexOf('vllm'))).toEqual([
+    ...['srun', '--ntasks=1', '--unbuffered', '--cpus-per-task=64', '--environment=/home/me/.edf/vllm.toml'],
   ]);
 });
 

@@ -19,7 +19,7 @@ const JOB: JobRequest = {
  */
 function argumentsIn(script: string): string[] {
   const stand =
-    'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; mkdir() { :; }; SLURM_JOB_ID=7 HF_HOME=/hub\n';
+    'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; mkdir() { :; }; SLURM_JOB_ID=7 SLURM_CPUS_ON_NODE=72 HF_HOME=/hub\n';
   const { status, stdout } = spawnSync('bash', ['--norc'], { input: stand + script, encoding: 'utf8' });
   expect(status).toBe(0);
   return stdout.trimEnd().split('\n');
@@ -70,6 +70,21 @@ it('knows SGLang and containers', () => {
   const script = jobScript({ ...JOB, engine: 'sglang', container: 'apptainer', image: 'my image.sif' });
   const words = ['start', '--', 'apptainer', 'exec', '--nv', '--bind', '/hub', 'my image.sif', 'python3', '-m'];
   expect(argumentsIn(script).slice(0, 10)).toEqual(words);
+});
+
+it('starts CSCS’s container by a step of the job, with all cores of the job', () => {
+  const step = ['start', '--', 'srun', '--ntasks=1', '--unbuffered', '--cpus-per-task=72'];
+  expect(argumentsIn(jobScript({ ...JOB, container: 'edf' })).slice(0, 9)).toEqual([
+    ...step,
+    '--environment=vllm',
+    'vllm',
+    'serve',
+  ]);
+  const own = jobScript({ ...JOB, container: 'edf', image: '/capstor/my $env.toml', cpusPerTask: 8 });
+  expect(argumentsIn(`SLURM_CPUS_PER_TASK=8\n${own}`).slice(5, 7)).toEqual([
+    '--cpus-per-task=8',
+    '--environment=/capstor/my $env.toml',
+  ]);
 });
 
 it('any input stays one argument, and nothing in it is executed by Slurm or the shell', () => {
