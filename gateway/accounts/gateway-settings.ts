@@ -205,6 +205,7 @@ function ofRow(row: ModelRow): ModelSettings {
     ...(row.fallbacks === null ? {} : { fallbacks: row.fallbacks }),
     ...(row.maxRetries === null ? {} : { max_retries: row.maxRetries }),
     ...(row.startWaitMs === null ? {} : { start_wait_ms: row.startWaitMs }),
+    ...(row.firstTokenMs === null ? {} : { first_token_ms: row.firstTokenMs }),
   };
 }
 

@@ -22,6 +22,11 @@ export const modelSettings = sqliteTable('model_settings', {
    * Milliseconds for which requests wait while the model is being started, unless the request or its key sets a time.
    */
   startWaitMs: integer('start_wait_ms'),
+  /**
+   * Milliseconds within which a stream should begin, unless its request names a time. Nodes and fallbacks that meet it
+   * come first.
+   */
+  firstTokenMs: integer('first_token_ms'),
   /** True if the model's name is confidential. The trace then contains a keyed hash of the name. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),

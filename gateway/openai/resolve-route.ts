@@ -61,7 +61,9 @@ function routingCriteria(
   settings: GatewaySettings,
 ): RoutingCriteria {
   const header = (name: string) => request.headers.get(name);
-  const plain = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
+  const given = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
+  const { first_token_ms: firstTokenMs } = settingsOf(settings, model);
+  const plain = given.firstTokenMs === undefined && parsed.streaming ? { ...given, firstTokenMs } : given;
   const kind = kindAtArrival(settings, plain, request, account.keyId);
   const asked = kind === undefined ? plain : { ...plain, kind };
   const policyFor = (served: string) => policies.for(settings, account, asked, served);

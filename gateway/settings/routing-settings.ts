@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node-record.ts';
 import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
+import { FIRST_TOKEN_MAX_MS } from '../../shared/proxy/policy-input.ts';
 import { KIND_NAME_MAX_CHARS, KINDS_MAX, type RequestKind } from '../../shared/routing/kinds/request-kind.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/node-weights.ts';
 import { boundedRecord } from '../http/common-schemas.ts';
@@ -33,6 +34,8 @@ export type OwnRouting = z.infer<typeof ownRoutingSchema>;
 export const timeoutSchema = z.int().min(1).max(86_400_000);
 
 export const startWaitSchema = z.int().min(0).max(START_WAIT_MAX_MS);
+
+export const firstTokenSchema = z.int().min(1).max(FIRST_TOKEN_MAX_MS);
 
 const classTimeouts = z.strictObject({ first_byte_ms: timeoutSchema.optional(), stall_ms: timeoutSchema.optional() });
 
@@ -87,6 +90,7 @@ export interface ModelSettings {
   fallbacks?: string[];
   max_retries?: number;
   start_wait_ms?: number;
+  first_token_ms?: number;
   weights?: WeightRule[];
   kinds?: RequestKind[];
 }

@@ -51,7 +51,7 @@ export function readPriority(given: string | null | undefined): Priority {
 }
 
 /** Maximum time for a first token. A longer one would restrict nothing. */
-const FIRST_TOKEN_MAX_MS = 600_000;
+export const FIRST_TOKEN_MAX_MS = 600_000;
 
 /** Reads a duration such as `500ms` or `2s`. @throws ApiError 400 */
 function readFirstToken(given: string | null | undefined): number | undefined {

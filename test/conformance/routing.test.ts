@@ -65,6 +65,17 @@ it('a stream with a time for its first token goes to nodes whose streams began w
   const before = slow();
   for (let n = 0; n < 6; n++) expect(await stream({ 'x-otela-first-token': '1s' })).toBe(200);
   expect(slow()).toBe(before);
+  // The operator's time for the model applies to requests without a time.
+  const settings = { policy: 'round-robin', aliases: ['gpt "large"'] };
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, { ...settings, first_token_ms: 1_000 });
+  await eventually('the setting is in effect', 30_000, async () => {
+    const first = slow();
+    for (let n = 0; n < 4; n++) await stream();
+    return slow() === first || undefined;
+  });
+  for (let n = 0; n < 2; n++) await stream({ 'x-otela-first-token': '10m' });
+  expect(slow()).toBeGreaterThan(before); // The client's own time takes precedence.
+  await cluster.gateway.admin('PUT', `models/${MODEL}`, settings);
   expect(await stream({ 'x-otela-first-token': '1ms' })).toBe(200); // no node meets it: in the usual order
   for (const wrong of ['soon', '0', '-1s', '11m', '500'])
     expect([wrong, await stream({ 'x-otela-first-token': wrong })]).toEqual([wrong, 400]);

@@ -7,7 +7,13 @@ import { MODEL_SETTINGS_MAX } from '../../accounts/gateway-settings.ts';
 import { modelSettings } from '../../accounts/model-tables.ts';
 import { modelParam } from '../../http/route-description.ts';
 import { maxRetriesSchema } from '../../settings/retry-settings.ts';
-import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../../settings/routing-settings.ts';
+import {
+  aliasesSchema,
+  fallbacksSchema,
+  firstTokenSchema,
+  startWaitSchema,
+  timeoutSchema,
+} from '../../settings/routing-settings.ts';
 import { MODEL_CLASSES } from '../../settings/timeout-classes.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema, policySchema } from '../field-schemas.ts';
@@ -33,6 +39,11 @@ const putSchema = z.strictObject({
    * Null: they do not wait.
    */
   start_wait_ms: startWaitSchema.nullable().default(null),
+  /**
+   * Milliseconds within which a stream should begin, unless its request names a time. Nodes, then fallbacks, with recent
+   * streams that began within this time come first. Null: no such time.
+   */
+  first_token_ms: firstTokenSchema.nullable().default(null),
   /** True if the model's name is hashed in the trace export. */
   private: z.boolean().default(false),
 });
@@ -111,7 +122,7 @@ async function putModel(call: AdminCall<z.infer<typeof putSchema>>): Promise<obj
 
 function columns(body: z.infer<typeof putSchema>, now: number) {
   const { first_byte_ms: firstByteMs, stall_ms: stallMs, max_retries: maxRetries, private: hidden } = body;
-  const { start_wait_ms: startWaitMs } = body;
+  const { start_wait_ms: startWaitMs, first_token_ms: firstTokenMs } = body;
   const { class: kind, policy, aliases, fallbacks } = body;
   const names = {
     aliases: aliases.length === 0 ? null : aliases,
@@ -125,6 +136,7 @@ function columns(body: z.infer<typeof putSchema>, now: number) {
     ...names,
     maxRetries,
     startWaitMs,
+    firstTokenMs,
     private: hidden,
     updatedAt: now,
   };
@@ -168,6 +180,7 @@ function view(row: typeof modelSettings.$inferSelect) {
     fallbacks: row.fallbacks ?? [],
     max_retries: row.maxRetries,
     start_wait_ms: row.startWaitMs,
+    first_token_ms: row.firstTokenMs,
     private: row.private,
     updated_at: rfc3339(row.updatedAt),
   };

@@ -24,11 +24,12 @@ test('a model has a policy, a class, other names, fallbacks and retries; what a 
     aliases: ['gpt-large', 'org/other name'],
     fallbacks: ['org/small'],
     max_retries: 1,
+    first_token_ms: 500,
   };
   expect(await good(admin('PUT', '/models/org/large', set), anything)).toMatchObject({ id: 'org/large', ...set });
   const { models } = await readGatewaySettings(env);
   expect(models['org/large']).toEqual(set);
-  const back = { class: 'standard', policy: null, aliases: [], fallbacks: [], max_retries: null };
+  const back = { class: 'standard', policy: null, aliases: [], fallbacks: [], max_retries: null, first_token_ms: null };
   expect(await good(admin('PUT', '/models/org/large', {}), anything)).toMatchObject(back);
   expect((await readGatewaySettings(env)).models['org/large']).toEqual({});
 });
@@ -41,6 +42,7 @@ test.each([
   ['itself as its fallback', { fallbacks: ['m'] }, 'fallbacks', 422],
   ['a chain without end', { fallbacks: ['a', 'b', 'c', 'd', 'e'] }, 'fallbacks', 400],
   ['more retries than are good', { max_retries: 11 }, 'max_retries', 400],
+  ['no time for a first token', { first_token_ms: 0 }, 'first_token_ms', 400],
 ] as const)('a model cannot be given %s', async (_, set, param, status) => {
   const code = status === 400 ? 'invalid_request' : 'unprocessable_content';
   expect((await refusal(admin('PUT', '/models/m', set), status, code)).param).toBe(param);

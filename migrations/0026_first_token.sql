@@ -1,0 +1,1 @@
+ALTER TABLE `model_settings` ADD `first_token_ms` integer;
