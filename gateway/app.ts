@@ -26,6 +26,7 @@ import { healthRoutes } from './observe/health-routes.ts';
 import { metricsRoutes } from './observe/metrics-routes.ts';
 import { discardRequest, handleOpenAI } from './openai/handle-openai.ts';
 import { readRoutes } from './openai/read-only-routes.ts';
+import { connectRealtime } from './openai/realtime/connect-realtime.ts';
 import { admitRoutes } from './registry/admit-agent.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
 import { agentGatewayRoutes } from './registry/gateways-for-agents.ts';
@@ -35,6 +36,8 @@ import { connectAgent } from './tunnel/connect-agent.ts';
 
 export const app = new Hono<{ Bindings: Env }>();
 
+// Before the middleware of `/v1`, which would replace the response that accepts the WebSocket.
+app.get('/v1/realtime', (c) => connectRealtime(c.req.raw, c.env, c.executionCtx));
 app.use('/v1/*', async (c, next) => {
   const preflight = preflightResponse(c.env, c.req.raw);
   if (preflight !== undefined) return preflight;

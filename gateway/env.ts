@@ -9,6 +9,7 @@ import type { CircuitObject } from './circuit/circuit-object.ts';
 import type { FactoryObject } from './factory/factory-object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
+import type { ClientWebSockets } from './http/client-websocket.ts';
 import type { ReleaseFiles } from './install/install-routes.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
@@ -114,6 +115,8 @@ export interface Env extends IssuerEnvironment {
    * MESH_RELAY is `off`.
    */
   CIRCUIT?: ObjectNamespace<CircuitObject>;
+  /** Accepts clients' WebSockets for `/v1/realtime`. Absent: this host accepts none. */
+  CLIENT_WEBSOCKETS?: ClientWebSockets;
   /** `off`: this gateway carries no circuits. */
   MESH_RELAY?: string;
   /** Deletes expired files: a single object. */

@@ -10,6 +10,7 @@ import { engineHeaders } from './engine-headers.ts';
 import { RawCall } from './raw-http/raw-call.ts';
 import { RawConnections } from './raw-http/raw-connections.ts';
 import { requestHead } from './raw-http/request-head.ts';
+import { RealtimeCall } from './realtime-call.ts';
 import { UsageOptions } from './stream-options-retry.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s. This client closes them before that. */
@@ -81,6 +82,7 @@ export class EngineClient implements EngineConnection {
     length: number | undefined,
     events: EngineEvents,
   ): EngineCall {
+    if (endpoint.webSocket === true) return new RealtimeCall({ target: this.target, open, endpoint, content, events });
     const bodyless = endpoint.body === 'none';
     const response = open.headers.find(([name]) => name === RESPONSE_TARGET_HEADER)?.[1];
     const local = bodyless

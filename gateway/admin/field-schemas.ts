@@ -4,7 +4,7 @@ import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function-context.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
-import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
+import { ENDPOINTS, REALTIME } from '../../shared/openai/endpoints.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trusted-providers.ts';
 import { endpointPathName } from '../accounts/account.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
@@ -26,7 +26,7 @@ export function expiryMs(text: string | null | undefined, now: number): number |
 
 export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
 const LIST_MAX = 100;
-const endpointNames = [...ENDPOINTS, { path: FUNCTIONS_ENDPOINT }].map(endpointPathName);
+const endpointNames = [...ENDPOINTS, REALTIME, { path: FUNCTIONS_ENDPOINT }].map(endpointPathName);
 
 /** Restrictions of a key or a project; null: not restricted, an empty list allows nothing. */
 export const restrictionsSchema = z.strictObject({

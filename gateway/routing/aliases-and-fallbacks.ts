@@ -28,14 +28,15 @@ export function fallbackChain(
   parsed: ParsedRequest,
   now: number,
 ): FallbackChain {
-  const { model: name, unseen, modelAt, sealed } = parsed;
+  const { model: name, unseen, modelAt, sealed, inUrl } = parsed;
+  const isFixed = modelAt === undefined && inUrl !== true;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireListed(settings, account, model, now);
   // A sealed body also contains the requested name. The node that opens the body refuses a request for another name.
   requireModelAccess(account, permitted(account, { name, model, own }), unseen && sealed === undefined);
-  if (model !== name && modelAt === undefined) throw cannotRename(name, model);
-  if (modelAt === undefined) return { model, fallbacks: NONE };
+  if (model !== name && isFixed) throw cannotRename(name, model);
+  if (isFixed) return { model, fallbacks: NONE };
   const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
   const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
   // A request counts only against the limits of its `model`, not against those of its fallbacks. So a key's own

@@ -54,6 +54,7 @@ const MEANINGS: Readonly<Record<ErrorCode, readonly [why: string, action: string
     'the body was slower than 500 bytes per second for 30 s',
     'send it without pauses; on a slow connection, use `x-otela-model: NAME`',
   ],
+  session_expired: ['a realtime session reached its maximum duration', 'open another session'],
   session_over: ["a node's session has ended", 'list the nodes again'],
   conflict: [
     "the object's state does not allow this",

@@ -1,5 +1,6 @@
 import { type Edit, joinEdits, modelNameEdit } from '../openai/body-edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
+import { realtimeModelHeader } from '../openai/realtime/realtime-model.ts';
 import { reasoningBudgetEdits } from '../openai/reasoning-budget.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
 import type { AttemptRequest } from './attempt-request.ts';
@@ -48,7 +49,7 @@ export function openFrameFields(
     resume: false,
     answerOffset: 0,
     endpoint: endpoint.id,
-    headers: context.headers,
+    headers: endpoint.webSocket === true ? [...context.headers, realtimeModelHeader(model)] : context.headers,
     edits: editsFor(parsed, model, budget).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
     streaming: parsed.streaming,
     dropUsage: parsed.edits.length > 0,

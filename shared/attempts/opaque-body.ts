@@ -19,6 +19,7 @@ const PREFIX_MAX_BYTES = 1024 * 1024;
  */
 export class OpaqueBody {
   readonly #reader: ChunkReader;
+  readonly #prefixMaxBytes: number;
   #prefix: Uint8Array[] | undefined = [];
   #prefixBytes = 0;
   #ended = false;
@@ -26,8 +27,9 @@ export class OpaqueBody {
   #failure: ApiError | undefined;
   #released = false;
 
-  constructor(reader: ChunkReader) {
+  constructor(reader: ChunkReader, prefixMaxBytes = PREFIX_MAX_BYTES) {
     this.#reader = reader;
+    this.#prefixMaxBytes = prefixMaxBytes;
   }
 
   /** True if another attempt can send the whole body. */
@@ -81,7 +83,7 @@ export class OpaqueBody {
       return undefined;
     }
     this.#prefixBytes += value.length;
-    if (this.#prefixBytes > PREFIX_MAX_BYTES) this.#prefix = undefined;
+    if (this.#prefixBytes > this.#prefixMaxBytes) this.#prefix = undefined;
     this.#prefix?.push(value);
     return value;
   }

@@ -31,6 +31,8 @@ export interface RequestFields {
   metadata: Readonly<Record<string, string>>;
   /** Position of the model's name in the body; absent if the name cannot be replaced. */
   modelAt?: ModelAt;
+  /** True if the model is in the URL. The node then gets its own name for the model in a header. */
+  inUrl?: true;
   /** Position in the body for a limit of reasoning tokens. */
   budgetAt?: BudgetPosition;
   promptCacheKey?: string | undefined;

@@ -1,3 +1,4 @@
+import { MESSAGE_RECORDS_TYPE } from '../openai/realtime/message-records.ts';
 import { SEALED_STREAM_TYPE } from '../seal/hpke-suite.ts';
 import type { HeaderList } from '../wire/header-codec.ts';
 import type { AttemptHead } from './attempt-request.ts';
@@ -57,12 +58,12 @@ export function isEventStream({ headers }: { headers: HeaderList }): boolean {
 }
 
 /**
- * True for media that clients play or store as it arrives, such as speech. It is sent to the client from the first byte
- * on.
+ * True for media that clients play or store as it arrives, such as speech, and for messages of a WebSocket. They are
+ * sent to the client from the first byte on.
  */
 function isMedia({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
-  return type !== undefined && /^(?:audio|video)\//i.test(type[1]);
+  return type !== undefined && (/^(?:audio|video)\//i.test(type[1]) || type[1] === MESSAGE_RECORDS_TYPE);
 }
 
 /**

@@ -33,6 +33,8 @@ export const ERROR_KINDS = {
   not_found: { status: 404, type: 'invalid_request_error' },
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_timeout: { status: 408, type: 'timeout' },
+  /** OpenAI's code for a realtime session at its maximum duration. It is sent in a message. */
+  session_expired: { status: 408, type: 'invalid_request_error', headers: NO_RETRY },
   session_over: { status: 410, type: 'invalid_request_error' },
   /** OpenAI's SDKs retry 409. A conflict with an object's state would be the same after a retry. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },

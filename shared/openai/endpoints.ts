@@ -51,6 +51,8 @@ export interface Endpoint {
   readonly requestIdHeader?: 'request-id';
   /** True if the engine accepts `stream_options.include_usage` at this endpoint. */
   readonly injectUsage: boolean;
+  /** True for a WebSocket: request and response are message records, see realtime/message-records.ts. */
+  readonly webSocket?: true;
 }
 
 const DONE: Terminal = { kind: 'done' };
@@ -169,12 +171,21 @@ export const STORED_RESPONSE_ENDPOINTS: readonly Endpoint[] = [
   { ...STORED, id: 18, method: 'DELETE' },
 ];
 
+/** A session over a WebSocket. The model is in the URL's query. */
+export const REALTIME: Endpoint = {
+  ...v1(25, 'realtime'),
+  method: 'GET',
+  answer: 'binary',
+  generates: true,
+  webSocket: true,
+};
+
 /** Paths that only allow GET. Their handler has handled GET before this table is used. */
 const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|otela\/seal|registry\/(?:nodes|models|providers)(?:\/stream)?)$/s;
 
-const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
+const byPath = new Map([...ENDPOINTS, REALTIME].map((endpoint) => [endpoint.path, endpoint]));
 const byId = new Map(
-  [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS, RETRIEVE_UNCHARGED].map((endpoint) => [endpoint.id, endpoint]),
+  [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS, RETRIEVE_UNCHARGED, REALTIME].map((endpoint) => [endpoint.id, endpoint]),
 );
 
 const STORED_RESPONSE = /^\/v1\/responses\/([^/]+)(\/cancel)?$/;

@@ -4,6 +4,8 @@
  */
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-usage-meter.ts';
+import { MESSAGE_RECORDS_TYPE } from './realtime/message-records.ts';
+import { RealtimeUsageMeter } from './realtime/realtime-usage-meter.ts';
 import { StreamMeter } from './stream-usage-meter.ts';
 import {
   completeUsage,
@@ -44,6 +46,8 @@ function isJson(endpoint: Endpoint, contentType: string | undefined): boolean {
 }
 
 export function createUsageMeter(endpoint: Endpoint, options: UsageMeterOptions): UsageMeter {
+  if (endpoint.webSocket === true && options.contentType === MESSAGE_RECORDS_TYPE)
+    return new RealtimeUsageMeter(options);
   if (options.streaming && endpoint.streams) return new StreamMeter(endpoint, options);
   if (isJson(endpoint, options.contentType)) return new JsonMeter(endpoint, options);
   return new RawMeter(endpoint, options);

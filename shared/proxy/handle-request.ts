@@ -47,7 +47,7 @@ export async function handleRequest<C>(request: ProxyRequest, host: Host<C>): Pr
     held.parsed?.release();
     held.reservation?.release({ attempts: 0, isComplete: false });
     record.refused(error);
-    await discardBody(request.body, host);
+    if (request.webSocket === undefined) await discardBody(request.body, host);
     return errorResponse(error, requestId, endpointById(info.endpoint ?? 0));
   }
 }
@@ -171,6 +171,16 @@ function engineHeaders(
   return target === undefined ? headers : [...headers, [RESPONSE_TARGET_HEADER, target]];
 }
 
+function webSocketRequired(request: ProxyRequest): ApiError {
+  const path = quoteForMessage(request.path);
+  if (request.header('upgrade')?.toLowerCase() === 'websocket')
+    return new ApiError(
+      'upgrade_required',
+      `${path} is not available here: this host accepts no WebSockets of clients.`,
+    );
+  return new ApiError('upgrade_required', `${path} requires a WebSocket.`, { headers: { upgrade: 'websocket' } });
+}
+
 /** @throws ApiError 404, 405, 426 */
 function requireEndpoint(request: ProxyRequest): Endpoint {
   const { method, path } = request;
@@ -179,5 +189,6 @@ function requireEndpoint(request: ProxyRequest): Endpoint {
   if (method === 'GET' && 'methodNotAllowed' in endpoint && request.header('upgrade')?.toLowerCase() === 'websocket')
     throw new ApiError('upgrade_required', `${quoteForMessage(path)} does not accept WebSockets; use POST.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
+  if (endpoint.webSocket === true && request.webSocket === undefined) throw webSocketRequired(request);
   return endpoint;
 }

@@ -28,6 +28,11 @@ export interface ProxyRequest {
   query?(): string;
   /** @param name header name in lower case */
   header(name: string): string | null | undefined;
+  /**
+   * Set if the host accepts the client's WebSocket. `body` then has the client's messages as records. `model`: the
+   * model in the URL; empty if there is none.
+   */
+  readonly webSocket?: { readonly model: string };
   readonly body: BodySource;
   readonly client: ClientDisconnect;
 }

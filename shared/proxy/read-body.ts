@@ -14,6 +14,8 @@ import { readSealed } from './sealed-requests.ts';
 /** Bytes of each body that are always kept for a retry, independent of the budget. */
 export const RETRY_BODY_MIN_BYTES = 1024 * 1024;
 
+/** Bytes of a client's messages that are kept for another attempt, until the engine accepts the session. */
+const MESSAGES_RETRY_MAX_BYTES = 64 * 1024;
 /** Interval at which a body that receives nothing checks whether it must end. */
 const POLL_MS = 1_000;
 /** Interval at which a body that waits for memory tries again. Hundreds may wait, and each try visits all of them. */
@@ -41,6 +43,7 @@ export function readBody(
   endpoint: Endpoint,
   reading: Reading,
 ): ParsedRequest | Promise<ParsedRequest> {
+  if (endpoint.webSocket === true) return messagesOf(request, endpoint);
   const declared = Number(request.header('content-length') ?? Number.NaN);
   requireIdentityEncoding(request.header('content-encoding'));
   const opaqueModel = request.header('x-otela-model');
@@ -131,6 +134,29 @@ function opaqueRequest(
     return read;
   };
   return parsed;
+}
+
+/**
+ * The messages of a WebSocket. They arrive for as long as the session lasts, so no minimum rate applies.
+ * @throws ApiError 400
+ */
+function messagesOf(request: ProxyRequest, endpoint: Endpoint): ParsedRequest {
+  const { model = '' } = request.webSocket ?? {};
+  if (model === '' || model.length > MODEL_MAX_CHARS) {
+    const message = `The URL must name a model in at most ${MODEL_MAX_CHARS} characters: ${endpoint.path}?model=NAME.`;
+    throw new ApiError('invalid_request', message, { param: 'model' });
+  }
+  const reader = request.body.reader();
+  if (reader === undefined) throw new ApiError('invalid_request', 'The request has no WebSocket.');
+  const opaque = new OpaqueBody(reader, MESSAGES_RETRY_MAX_BYTES);
+  return {
+    ...opaqueFields(endpoint, model, undefined),
+    // The host reads the messages that name a model.
+    unseen: false,
+    inUrl: true,
+    body: { kind: 'opaque', opaque, length: undefined },
+    release: () => opaque.release(),
+  };
 }
 
 function requireType(contentType: string, endpoint: Endpoint): void {

@@ -9,6 +9,7 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { Behaviour } from './engine/behaviour.ts';
 import { ENGINE_FORMS } from './engine/forms.ts';
 import { type EngineOptions, MockEngine } from './engine/mock-engine.ts';
+import { RealtimeSessions } from './engine/realtime.ts';
 import type { EngineRequest, RequestLog } from './engine/record.ts';
 
 export type { Behaviour } from './engine/behaviour.ts';
@@ -53,6 +54,8 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   const server = createServer({ requestTimeout: 0, headersTimeout: 60_000, keepAliveTimeout: 60_000 }, (req, res) => {
     neverRejects(engine.handle(req, res));
   });
+  const realtime = new RealtimeSessions(engine);
+  server.on('upgrade', (request, socket, head) => realtime.accept(request, socket, head));
   const host = options.host ?? '127.0.0.1';
   const port = await listen(server, options.port ?? 0, host);
   return {
@@ -68,11 +71,15 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     sleepLevel: () => engine.management.level,
     adapters: () => [...engine.management.adapters.keys()],
     received: () => engine.transfer?.received ?? 0,
-    hangUp: () => server.closeAllConnections(),
+    hangUp: () => {
+      server.closeAllConnections();
+      realtime.end();
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
+        realtime.end();
       }),
   };
 }

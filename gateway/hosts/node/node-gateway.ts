@@ -27,6 +27,7 @@ import { setLoadedPolicies } from '../../routing/custom-policies.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
 import type { AccountsFile, AccountsStore } from './accounts-store.ts';
+import { nodeClientWebSockets } from './client-websockets.ts';
 import type { ClusterParts } from './cluster/open-cluster.ts';
 import { OwnedNamespaces } from './cluster/owned-namespaces.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
@@ -204,6 +205,7 @@ export class NodeGateway {
       ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
+      CLIENT_WEBSOCKETS: nodeClientWebSockets,
       ...(following && { INSTITUTION: following }),
     };
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));

@@ -45,6 +45,8 @@ interface PendingSocket {
 interface PendingUpgrade {
   socket: PendingSocket;
   headers: Record<string, string>;
+  /** True for a WebSocket of a client, false for an agent's. */
+  client?: true;
 }
 
 /** Sockets whose handshake is pending, by the response that the object returned. */

@@ -1,9 +1,11 @@
-/** Accepts agents' WebSockets: the app decides about the request, and `ws` performs the handshake. */
+/** Accepts WebSockets of agents and clients: the app decides about the request, and `ws` performs the handshake. */
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
+import { REALTIME_MESSAGE_MAX_BYTES } from '../../../shared/openai/realtime/message-records.ts';
+import { REALTIME_PROTOCOL } from '../../../shared/openai/realtime/realtime-key.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
@@ -33,6 +35,13 @@ export class Upgrades {
     perMessageDeflate: false,
     maxPayload: SOCKET_MESSAGE_MAX_BYTES,
   });
+  readonly #clientSockets = new WebSocketServer({
+    noServer: true,
+    perMessageDeflate: false,
+    maxPayload: REALTIME_MESSAGE_MAX_BYTES,
+    // Otherwise `ws` would choose the client's first protocol, which may contain its key.
+    handleProtocols: (protocols) => (protocols.has(REALTIME_PROTOCOL) ? REALTIME_PROTOCOL : false),
+  });
   #closing = false;
 
   constructor(options: UpgradeOptions) {
@@ -52,7 +61,9 @@ export class Upgrades {
       return answerUnreadable(socket, { status: 400, statusText: 'Bad Request', message: ambiguous.message });
     if (this.#options.connections.of(message.socket)?.last) return void socket.destroy();
     const response = new ServerResponse(message);
-    const answer = await this.#answer(message);
+    const gone = watchPendingSocket(socket);
+    const answer = await this.#answer(message, gone.signal);
+    gone.over();
     const upgrade = upgradeOf(answer);
     const refusal = this.#refusal(message.socket, upgrade !== undefined);
     if (refusal !== undefined) {
@@ -68,12 +79,13 @@ export class Upgrades {
     const headers = (lines: string[]) => {
       for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
     };
+    const sockets = upgrade.client === true ? this.#clientSockets : this.#sockets;
     // handleUpgrade writes the head before it returns, so the listener is set first.
-    this.#sockets.once('headers', headers);
+    sockets.once('headers', headers);
     try {
-      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection, socket));
+      sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection, socket));
     } finally {
-      this.#sockets.removeListener('headers', headers);
+      sockets.removeListener('headers', headers);
       upgrade.socket.settle();
     }
   }
@@ -86,12 +98,12 @@ export class Upgrades {
     return new ApiError('server_is_overloaded', message);
   }
 
-  async #answer(message: IncomingMessage): Promise<Response> {
+  async #answer(message: IncomingMessage, signal: AbortSignal): Promise<Response> {
     const { env, background, encrypted } = this.#options;
     const scheme = encrypted ? 'https' : 'http';
     try {
       const url = new URL(message.url ?? '/', `${scheme}://${message.headers.host ?? 'localhost'}`);
-      const request = new Request(url, { headers: plainHeaders(message) });
+      const request = new Request(url, { headers: plainHeaders(message), signal });
       const context = { passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
       return await app.fetch(request, env, context);
     } catch (error) {
@@ -99,6 +111,23 @@ export class Upgrades {
       return new Response('bad request', { status: 400 });
     }
   }
+}
+
+/**
+ * Notices that a client disconnects before its handshake: a realtime session may wait for a node. Nothing reads the
+ * socket at that time, so `read(0)` starts the reading; the bytes stay in the socket's buffer.
+ */
+function watchPendingSocket(socket: Duplex): { signal: AbortSignal; over(): void } {
+  const controller = new AbortController();
+  const onGone = () => controller.abort();
+  for (const event of ['end', 'close']) socket.once(event, onGone);
+  socket.read(0);
+  return {
+    signal: controller.signal,
+    over: () => {
+      for (const event of ['end', 'close']) socket.removeListener(event, onGone);
+    },
+  };
 }
 
 function plainHeaders({ headers }: IncomingMessage): [string, string][] {

@@ -4,6 +4,7 @@ import {
   endpointById,
   findEndpoint,
   pathNotFound,
+  REALTIME,
   STORED_RESPONSE_ENDPOINTS,
 } from '../../../shared/openai/endpoints.ts';
 
@@ -34,7 +35,7 @@ describe('the table of endpoints', () => {
   });
 
   it('gives no id twice', () => {
-    for (const endpoint of [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS])
+    for (const endpoint of [...ENDPOINTS, ...STORED_RESPONSE_ENDPOINTS, REALTIME])
       expect(endpointById(endpoint.id)).toBe(endpoint);
   });
 
@@ -66,6 +67,11 @@ describe('the table of endpoints', () => {
     expect(findEndpoint('POST', '/v1/responses/resp_1/cancel')).toMatchObject({ id: 17 });
     expect(endpointById(19)).toMatchObject({ path: '/v1/responses/{id}', usage: 'responses' });
     expect(ENDPOINTS.every(({ body }) => body !== 'none')).toBe(true);
+  });
+
+  it('finds a realtime session by GET only', () => {
+    expect(findEndpoint('GET', '/v1/realtime')).toBe(REALTIME);
+    expect(findEndpoint('POST', '/v1/realtime')).toEqual({ methodNotAllowed: ['GET'] });
   });
 
   it('tells the allowed methods where the path is right and the method wrong', () => {

@@ -180,7 +180,7 @@ export class MockEngine {
     const about = path === '/v1/models' ? undefined : formAnswer(path, asForm);
     if (path !== '/v1/models' && about === undefined) return undefined;
     // vLLM's key protects only paths below /v1.
-    if ((form !== 'vllm' || about === undefined) && !this.#admits(authorization)) return json401();
+    if ((form !== 'vllm' || about === undefined) && !this.admits(authorization)) return json401();
     if (about !== undefined) return about;
     const fingerprint = form === undefined ? { owned_by: FINGERPRINT } : {};
     const data = this.#bases.map((id) => ({ ...listedModel(id, asForm), ...fingerprint }));
@@ -212,7 +212,7 @@ export class MockEngine {
     return lines.join('');
   }
 
-  #admits(authorization: string | undefined): boolean {
+  admits(authorization: string | undefined): boolean {
     return this.#options.apiKey === undefined || authorization === `Bearer ${this.#options.apiKey}`;
   }
 
@@ -221,7 +221,7 @@ export class MockEngine {
     const wish = behaviourSchema.safeParse(body?.stand_in);
     if (wish.success) Object.assign(behaviour, wish.data);
     else if (body?.stand_in !== undefined) return refuse(400, 'BadRequestError', `stand_in: ${wish.error.message}`);
-    if (!this.#admits(req.headers.authorization)) return json401();
+    if (!this.admits(req.headers.authorization)) return json401();
     if (behaviour.status !== undefined && behaviour.bytes === undefined) {
       return refuse(behaviour.status, 'StandInError', `status ${behaviour.status} was asked for`);
     }
