@@ -1,4 +1,3 @@
-import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { latencyGreedy } from '../../regions/baselines/latency-greedy.ts';
 import { loadingGreedy } from '../../regions/baselines/loading-greedy.ts';
 import { exactPlanner, proportionalPlanner } from '../../regions/macro/exact-transport.ts';
@@ -9,13 +8,15 @@ import { type TortaOptions, torta } from '../../regions/micro/torta.ts';
 import type { Band, Row } from '../rows.ts';
 import { claim } from './claims.ts';
 import { comparisonTable } from './comparison.ts';
-import { type MakePolicy, OURS, ours, type Run, runOne } from './experiment.ts';
-import { change } from './statistics.ts';
+import { type MakePolicy, OURS, ours, type Run, type Simulations } from './experiment.ts';
+import { change, interval } from './statistics.ts';
 
 const variant =
   (name: string, options: Partial<TortaOptions>): MakePolicy =>
   (world) =>
     torta({ macro: smoothingPlanner(), forecast: smoothed(world), ...options, name });
+
+const PAPER_OT = "the paper's OT (2)";
 
 /** Ours with one part removed or changed, and the two greedy policies that show the value of the parts together. */
 const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
@@ -24,7 +25,7 @@ const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
     torta({ name: 'perfect forecast', macro: smoothingPlanner(), forecast: oracle(source) }),
   'no smoothness (exact OT)': (world) =>
     torta({ name: 'no smoothness', macro: exactPlanner(), forecast: smoothed(world) }),
-  "the paper's OT (2)": (world) => torta({ name: 'paper OT', macro: paperPlanner(), forecast: smoothed(world) }),
+  [PAPER_OT]: (world) => torta({ name: 'paper OT', macro: paperPlanner(), forecast: smoothed(world) }),
   'no OT (shares by capacity)': (world) =>
     torta({ name: 'no OT', macro: proportionalPlanner(), forecast: smoothed(world) }),
   'no activation': variant('no activation', { activation: false }),
@@ -36,7 +37,7 @@ const ABLATIONS: Readonly<Record<string, MakePolicy>> = {
 };
 
 export async function ablate(
-  catalogue: HardwareCatalogue,
+  simulations: Simulations,
   topology: string,
   seeds: readonly number[],
   slots: number,
@@ -44,7 +45,7 @@ export async function ablate(
   const runs = new Map<string, Run[]>();
   for (const [name, make] of Object.entries(ABLATIONS)) {
     const own: Run[] = [];
-    for (const seed of seeds) own.push(await runOne(catalogue, topology, seed, make, { slots }));
+    for (const seed of seeds) own.push(await simulations.run(name, topology, seed, make, { slots }));
     runs.set(name, own);
   }
   return runs;
@@ -64,4 +65,17 @@ export function scoreRows(topology: string, runs: ReadonlyMap<string, readonly R
     const detail = `${topology}, ± ${(100 * half).toFixed(1)}`;
     return claim(`Beyond the paper: response ${name}`, detail, '%', 100 * mean, { band });
   });
+}
+
+/** Theorem 1: the shares of (2) minimize response and power. Only the macro planner differs in these runs. */
+export function transportRow(topology: string, runs: ReadonlyMap<string, readonly Run[]>): Row {
+  const others = [OURS, 'no smoothness (exact OT)', 'no OT (shares by capacity)'];
+  const mean = (name: string, of: (run: Run) => number) => interval((runs.get(name) ?? []).map(of)).mean;
+  const [responseS, costUsd] = [(run: Run) => run.responseS.mean, (run: Run) => run.costUsd];
+  const better = others.filter(
+    (name) => mean(name, responseS) < mean(PAPER_OT, responseS) && mean(name, costUsd) < mean(PAPER_OT, costUsd),
+  );
+  const detail = `${topology}: ${mean(PAPER_OT, responseS).toFixed(2)} s, ${mean(PAPER_OT, costUsd).toFixed(2)} USD; less of both: ${better.join(', ') || 'none'}`;
+  const name = 'Theorem 1: no other shares have a shorter response and a lower cost than (2)';
+  return claim(name, detail, 'yes = 1', better.length === 0 ? 1 : 0, { paper: 1, band: [1, 1] });
 }

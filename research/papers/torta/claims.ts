@@ -14,6 +14,7 @@ const ORDER = [
   'Figure 11',
   'Figure 12',
   'Theorem 1',
+  'Theorem 2',
   'Theorem 3',
   'Beyond the paper',
 ] as const;

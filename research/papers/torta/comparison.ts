@@ -1,4 +1,3 @@
-import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { table } from '../../../scheduler/validate/text-table.ts';
 import { objectiveS } from '../../regions/macro/objective.ts';
 import {
@@ -10,7 +9,7 @@ import {
   POLICIES,
   type Run,
   type Runs,
-  runOne,
+  type Simulations,
 } from './experiment.ts';
 import { change, type Interval, interval, intervalText } from './statistics.ts';
 
@@ -21,7 +20,7 @@ export interface Compared {
 
 /** Runs policies on one topology, one run per seed. */
 export async function compare(
-  catalogue: HardwareCatalogue,
+  simulations: Simulations,
   topology: string,
   seeds: readonly number[],
   slots: number,
@@ -32,7 +31,7 @@ export async function compare(
     const make = POLICIES[name];
     if (make === undefined) throw new Error(`no policy is called ${name}`);
     const own: Run[] = [];
-    for (const seed of seeds) own.push(await runOne(catalogue, topology, seed, make, { slots }));
+    for (const seed of seeds) own.push(await simulations.run(name, topology, seed, make, { slots }));
     runs.set(name, own);
   }
   return { topology, runs };

@@ -13,6 +13,7 @@ import type { RunResult } from '../../regions/simulator/recorder.ts';
 import { type Outage, simulateRegions } from '../../regions/simulator/simulate.ts';
 import { DEFAULT_LOAD, PoissonTasks, SLOT_S, type Surge, type TaskSource } from '../../regions/simulator/workload.ts';
 import { buildWorld, type World } from '../../regions/world/world.ts';
+import { KeptRuns } from './kept-runs.ts';
 
 /** Makes a policy for one run; runs share no state. */
 export type MakePolicy = (world: World, source: TaskSource, seed: number) => RegionPolicy;
@@ -64,23 +65,32 @@ export interface RunOptions {
 
 export type Run = Awaited<ReturnType<typeof simulateRegions>> & { topology: string; seed: number };
 
-/**
- * Runs one policy through six hours of one topology, or fewer slots. World and tasks depend only on the seed, so all
- * policies get the same.
- */
-export async function runOne(
-  catalogue: HardwareCatalogue,
-  topology: string,
-  seed: number,
-  make: MakePolicy,
-  options: RunOptions,
-): Promise<Run> {
-  const { slots, load = DEFAULT_LOAD, surges = [], outages = [] } = options;
-  const world = buildWorld(topology, seed, catalogue);
-  const source = new PoissonTasks(world, { slots, slotS: SLOT_S, seed, load, surges });
-  const policy = make(world, source, seed);
-  const result = await simulateRegions({ world, source, policy, slots, slotS: SLOT_S, outages });
-  return { ...result, topology, seed };
+/** Runs policies, or returns the runs that are kept. */
+export class Simulations {
+  readonly catalogue: HardwareCatalogue;
+  readonly kept: KeptRuns;
+
+  constructor(catalogue: HardwareCatalogue, kept = new KeptRuns()) {
+    this.catalogue = catalogue;
+    this.kept = kept;
+  }
+
+  /**
+   * Runs one policy through six hours of one topology, or fewer slots. World and tasks depend only on the seed, so all
+   * policies get the same. `name`: of the policy; two policies with one name must not differ.
+   */
+  run(name: string, topology: string, seed: number, make: MakePolicy, options: RunOptions): Promise<Run> {
+    return this.kept.get({ name, topology, seed, ...options }, () => this.#run(topology, seed, make, options));
+  }
+
+  async #run(topology: string, seed: number, make: MakePolicy, options: RunOptions): Promise<Run> {
+    const { slots, load = DEFAULT_LOAD, surges = [], outages = [] } = options;
+    const world = buildWorld(topology, seed, this.catalogue);
+    const source = new PoissonTasks(world, { slots, slotS: SLOT_S, seed, load, surges });
+    const policy = make(world, source, seed);
+    const result = await simulateRegions({ world, source, policy, slots, slotS: SLOT_S, outages });
+    return { ...result, topology, seed };
+  }
 }
 
 export type Measure = (run: RunResult) => number;

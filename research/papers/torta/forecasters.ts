@@ -1,4 +1,3 @@
-import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { lastValue, movingAverage } from '../../../scheduler/forecast/baseline-forecasts.ts';
 import { chosenForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { ridge } from '../../../scheduler/forecast/ridge-regression.ts';
@@ -12,8 +11,8 @@ import { PoissonTasks, SLOT_S, type TaskSource } from '../../regions/simulator/w
 import type { World } from '../../regions/world/world.ts';
 import type { Row } from '../rows.ts';
 import { claim } from './claims.ts';
-import { runOne } from './experiment.ts';
-import { measured } from './scenarios.ts';
+import type { Simulations } from './experiment.ts';
+import { measured, withAccuracy } from './scenarios.ts';
 import { interval } from './statistics.ts';
 
 /** Methods learn from six hours of the same regions with another seed, and from nothing of the run. */
@@ -32,7 +31,7 @@ function past(world: World, slots: number): number[][] {
 
 /** The value of each forecaster: accuracy (12), response, cost. The MLP is the paper's predictor. */
 export async function forecasterRows(
-  catalogue: HardwareCatalogue,
+  simulations: Simulations,
   seeds: readonly number[],
   slots: number,
   quick: boolean,
@@ -58,14 +57,15 @@ export async function forecasterRows(
   for (const [name, make] of made) {
     const [accuracies, responses, costs]: [number[], number[], number[]] = [[], [], []];
     for (const seed of seeds) {
-      const run = await runOne(
-        catalogue,
-        'abilene',
+      const { accuracy, run } = await withAccuracy(
+        simulations,
+        `forecast: ${name}`,
         seed,
-        (world, source) =>
-          torta({ name, macro: smoothingPlanner(), forecast: measured(make(world, source, seed), source, accuracies) }),
-        { slots },
+        slots,
+        (into) => (world, source) =>
+          torta({ name, macro: smoothingPlanner(), forecast: measured(make(world, source, seed), source, into) }),
       );
+      accuracies.push(accuracy);
       responses.push(run.responseS.mean);
       costs.push(run.costUsd);
     }

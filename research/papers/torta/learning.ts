@@ -1,4 +1,3 @@
-import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { researchData } from '../../data-path.ts';
 import { smoothed } from '../../regions/macro/forecast.ts';
 import { objectiveS } from '../../regions/macro/objective.ts';
@@ -7,7 +6,7 @@ import { torta } from '../../regions/micro/torta.ts';
 import type { Band, Row } from '../rows.ts';
 import { claim } from './claims.ts';
 import { comparisonTable } from './comparison.ts';
-import { type MakePolicy, type Measure, OURS, ours, type Run, runOne } from './experiment.ts';
+import { type MakePolicy, type Measure, OURS, ours, type Run, type Simulations } from './experiment.ts';
 import { change, type Interval } from './statistics.ts';
 
 const LEARNED = 'PPO on the QP';
@@ -30,7 +29,7 @@ export function verdict({ mean, half }: Interval, lower: boolean): 'better' | 'l
 
 /** Shows whether learning is worthwhile: the same two layers with and without the policy's factors on the QP. */
 export async function learning(
-  catalogue: HardwareCatalogue,
+  simulations: Simulations,
   topologies: readonly { id: string; seeds: readonly number[] }[],
   slots: number,
 ): Promise<{ rows: Row[]; text: string }> {
@@ -42,8 +41,8 @@ export async function learning(
       [LEARNED, []],
     ]);
     for (const seed of seeds) {
-      runs.get(OURS)?.push(await runOne(catalogue, id, seed, ours, { slots }));
-      runs.get(LEARNED)?.push(await runOne(catalogue, id, seed, learned, { slots }));
+      runs.get(OURS)?.push(await simulations.run(OURS, id, seed, ours, { slots }));
+      runs.get(LEARNED)?.push(await simulations.run(LEARNED, id, seed, learned, { slots }));
     }
     for (const [name, of, band] of MEASURES) {
       const values = (policy: string) => (runs.get(policy) ?? []).map(of);

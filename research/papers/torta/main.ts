@@ -1,7 +1,8 @@
 /**
  * `npm run --prefix research paper:torta [-- --quick] [--json FILE] [--pictures DIR] [--only PART,…] [--topology ID,…]
- * [--seeds N]`: simulates the experiments of TORTA (arXiv 2507.10259), and prints its tables and figures in its order:
- * paper, ours, band, verdict. Exit code 1 if a row leaves its band and `misses.ts` does not list it with a reason.
+ * [--seeds N] [--keep DIR]`: simulates the experiments of TORTA (arXiv 2507.10259), and prints its tables and figures
+ * in its order: paper, ours, band, verdict. Exit code 1 if a row leaves its band and `misses.ts` does not list it with
+ * a reason. `--keep`: a folder for the result of each run; started again, the command simulates only missing runs.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -10,15 +11,17 @@ import { SchedulerError } from '../../../scheduler/errors.ts';
 import { PAPER_SLOTS } from '../../regions/simulator/workload.ts';
 import { KEPT_BACK_IDS, TOPOLOGY_IDS } from '../../regions/world/topology.ts';
 import { missesText, type Row, rowsText } from '../rows.ts';
-import { ablate, ablationTable, scoreRows } from './ablation.ts';
+import { ablate, ablationTable, scoreRows, transportRow } from './ablation.ts';
 import { inPaperOrder } from './claims.ts';
 import { compare, comparisonTable } from './comparison.ts';
+import { Simulations } from './experiment.ts';
 import { comparisonRows, setUpRows } from './figures.ts';
 import { forecasterRows } from './forecasters.ts';
 import { guaranteeRows } from './guarantee-rows.ts';
+import { KeptRuns } from './kept-runs.ts';
 import { learning } from './learning.ts';
 import { timingRows, timings } from './milp.ts';
-import { accuracyPicture, balancePicture, comparisonPicture, coursePicture } from './pictures.ts';
+import { accuracyPicture, balancePicture, comparisonPicture, coursePicture, responsePicture } from './pictures.ts';
 import { accuracySweep, failure, surge } from './scenarios.ts';
 
 /** An hour and a half: enough for the bands, short enough for every change. */
@@ -46,10 +49,12 @@ const { values } = parseArgs({
     only: { type: 'string', default: PARTS.join() },
     topology: { type: 'string', default: TOPOLOGY_IDS.join() },
     seeds: { type: 'string' },
+    keep: { type: 'string' },
   },
 });
 
 const catalogue = loadCatalogue();
+const simulations = new Simulations(catalogue, new KeptRuns(values.keep));
 const { quick } = values;
 const slots = quick ? QUICK_SLOTS : PAPER_SLOTS;
 const seeds = Array.from({ length: Number(values.seeds ?? (quick ? 2 : 10)) }, (_, i) => i + 1);
@@ -64,8 +69,8 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async comparison() {
     for (const topology of values.topology.split(',')) {
-      const compared = await compare(catalogue, topology, seeds, slots);
-      pictures.push(comparisonPicture(compared), balancePicture(compared));
+      const compared = await compare(simulations, topology, seeds, slots);
+      pictures.push(comparisonPicture(compared), responsePicture(compared), balancePicture(compared));
       rows.push(...comparisonRows(compared));
       console.log(`\n${topology}: ${slots} slots of 45 s, ${seeds.length} seeds, mean ± 95 % interval\n`);
       console.log(comparisonTable(compared));
@@ -73,7 +78,7 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async 'kept-back'() {
     for (const topology of KEPT_BACK_IDS) {
-      const compared = await compare(catalogue, topology, keptBackSeeds, slots);
+      const compared = await compare(simulations, topology, keptBackSeeds, slots);
       rows.push(...comparisonRows(compared));
       console.log(`\n${topology}, kept back: ${slots} slots, ${keptBackSeeds.length} seeds, mean ± 95 % interval\n`);
       console.log(comparisonTable(compared));
@@ -81,12 +86,12 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async ablation() {
     const [topology = 'abilene'] = values.topology.split(',');
-    const runs = await ablate(catalogue, topology, seeds, slots);
-    rows.push(...scoreRows(topology, runs));
+    const runs = await ablate(simulations, topology, seeds, slots);
+    rows.push(...scoreRows(topology, runs), transportRow(topology, runs));
     console.log(`\nablation, ${topology}\n\n${ablationTable(runs)}`);
   },
   async surge() {
-    const found = await surge(catalogue, seeds);
+    const found = await surge(simulations, seeds);
     rows.push(...found.rows);
     const runs = new Map([
       ['reactive', found.reactive],
@@ -95,30 +100,31 @@ const run: Record<Part, () => Promise<void>> = {
     pictures.push(['regions-surge', coursePicture('Response in a surge (slots 60 to 79)', runs)]);
   },
   async failure() {
-    const found = await failure(catalogue, seeds);
+    const found = await failure(simulations, seeds);
     rows.push(...found.rows);
     pictures.push(['regions-failure', coursePicture('Response while a region is gone (slots 40 to 79)', found.runs)]);
   },
   async accuracy() {
-    const found = await accuracySweep(catalogue, seeds, slots);
+    const found = await accuracySweep(simulations, seeds, slots);
     rows.push(...found.rows);
     pictures.push(['regions-accuracy', accuracyPicture(found.points, found.baselineS)]);
   },
   async forecasters() {
-    rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
+    rows.push(...(await forecasterRows(simulations, seeds.slice(0, 3), slots, quick)));
   },
   async learning() {
     const own = values.topology.split(',').map((id) => ({ id, seeds }));
     const keptBack = KEPT_BACK_IDS.map((id) => ({ id, seeds: keptBackSeeds }));
-    const found = await learning(catalogue, [...own, ...keptBack], slots);
+    const found = await learning(simulations, [...own, ...keptBack], slots);
     rows.push(...found.rows);
     console.log(`\n${found.text}`);
   },
   async guarantee() {
-    rows.push(...(await guaranteeRows(catalogue)));
+    rows.push(...(await guaranteeRows(simulations)));
   },
   async milp() {
-    rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 40)));
+    const [sizes, limitS] = quick ? [[100, 200], 5] : [[100, 500, 1000, 2000, 5000], 40];
+    rows.push(...timingRows(await simulations.kept.get({ timings: sizes, limitS }, () => timings(sizes, limitS))));
   },
 };
 

@@ -56,6 +56,15 @@ export const MISSES: Readonly<Record<string, Miss>> = {
     reason:
       'SkyLB with activation, which needs no forecast, is nearer to ours than the baselines of the paper to its own',
   },
+  'Theorem 1: no other shares have a shorter response and a lower cost than (2)': {
+    band: [0, 0],
+    reason:
+      'the theorem is false: (2) has a linear cost without queues, and its marginal by capacity gives slow and dear regions as many tasks as others',
+  },
+  'Theorem 2: change of shares of the trained policy against the reactive baselines': {
+    band: [0, 1_000],
+    reason: SHARES,
+  },
   'Theorem 3: the gain condition of the trained policy holds': {
     band: [0, 0],
     reason:

@@ -1,5 +1,6 @@
 import { barsSvg } from '../../../scheduler/cli/bar-chart.ts';
 import { chartsSvg } from '../../../shared/text/svg-chart.ts';
+import { QUANTILES } from '../../regions/simulator/recorder.ts';
 import type { Compared } from './comparison.ts';
 import { SETTINGS } from './comparison.ts';
 import { activation, type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
@@ -24,6 +25,21 @@ export function comparisonPicture({ topology, runs }: Compared): [name: string, 
     panel('Balance', '1/(1+CV)', true, ({ balance }) => balance),
   ]);
   return [`regions-${topology}`, svg];
+}
+
+/** Figure 8: the share of tasks with a response of at most x, the mean of the quantiles of all seeds. */
+export function responsePicture({ topology, runs }: Compared): [name: string, svg: string] {
+  const series = [...PAPER_BASELINES, ...SHOWN].map((name) => ({
+    name,
+    points: QUANTILES.map((q, at): [number, number] => [
+      interval((runs.get(name) ?? []).map(({ quantilesS }) => quantilesS[at] ?? 0)).mean,
+      q,
+    ]),
+  }));
+  return [
+    `regions-response-${topology}`,
+    chartsSvg([{ title: `Response, ${topology}`, x: 's', y: 'share of tasks', series }]),
+  ];
 }
 
 /** Figure 10: the share of slots with a balance (11) of at most x, over all seeds. */

@@ -1,4 +1,3 @@
-import type { HardwareCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { accuracy, type DemandForecast, degraded, oracle, smoothed } from '../../regions/macro/forecast.ts';
 import { smoothingPlanner } from '../../regions/macro/smoothing-planner.ts';
 import { torta } from '../../regions/micro/torta.ts';
@@ -6,7 +5,7 @@ import { SLOT_S, type Surge, type TaskSource } from '../../regions/simulator/wor
 import type { Row } from '../rows.ts';
 import { claim } from './claims.ts';
 import { SETTINGS } from './comparison.ts';
-import { type MakePolicy, OURS, ours, POLICIES, type Run, runOne } from './experiment.ts';
+import { type MakePolicy, OURS, ours, POLICIES, type Run, Simulations } from './experiment.ts';
 import { change, interval } from './statistics.ts';
 
 /** Mean response over some slots of a run; seconds. */
@@ -37,17 +36,17 @@ const SURGE: Surge = { fromSlot: 60, toSlot: 80, factor: 3 };
 const SURGE_LOAD = 0.3;
 const SURGE_SLOTS = 120;
 
-export async function surge(catalogue: HardwareCatalogue, seeds: readonly number[]) {
+export async function surge(simulations: Simulations, seeds: readonly number[]) {
   const options = { slots: SURGE_SLOTS, load: SURGE_LOAD, surges: [SURGE] };
-  const runs = async (make: MakePolicy) => {
+  const runs = async (name: string, make: MakePolicy) => {
     const own: Run[] = [];
-    for (const seed of seeds) own.push(await runOne(catalogue, 'abilene', seed, make, options));
+    for (const seed of seeds) own.push(await simulations.run(name, 'abilene', seed, make, options));
     return own;
   };
-  const reactive = await runs((world) =>
+  const reactive = await runs('reactive', (world) =>
     torta({ name: 'reactive', macro: smoothingPlanner(), forecast: smoothed(world), aheadSlots: 0 }),
   );
-  const foresight = await runs(ofForecast('foresight', oracle, 20));
+  const foresight = await runs('foresight', ofForecast('foresight', oracle, 20));
   const during = (own: readonly Run[]) => own.map((one) => responseWithin(one, SURGE.fromSlot, SURGE.toSlot + 4));
   const gain = change(during(foresight), during(reactive));
   const rows: Row[] = [
@@ -62,6 +61,17 @@ export async function surge(catalogue: HardwareCatalogue, seeds: readonly number
       100 * gain.mean,
       { paper: -53.6, band: [-100, -53.6] },
     ),
+    claim(
+      'Figure 2: electricity with foresight of 15 minutes against reactive',
+      'an hour and a half with the surge',
+      '%',
+      100 *
+        change(
+          foresight.map(({ costUsd }) => costUsd),
+          reactive.map(({ costUsd }) => costUsd),
+        ).mean,
+      { band: [-100, 5] },
+    ),
   ];
   return { rows, reactive, foresight };
 }
@@ -69,7 +79,7 @@ export async function surge(catalogue: HardwareCatalogue, seeds: readonly number
 /** Figure 4: a region fails for half an hour. */
 const OUTAGE = { fromSlot: 40, toSlot: 80 };
 
-export async function failure(catalogue: HardwareCatalogue, seeds: readonly number[]) {
+export async function failure(simulations: Simulations, seeds: readonly number[]) {
   const outages = [{ region: 2, fromS: OUTAGE.fromSlot * SLOT_S + 7, toS: OUTAGE.toSlot * SLOT_S }];
   const found = new Map<string, Run[]>();
   const calm: number[] = [];
@@ -78,11 +88,11 @@ export async function failure(catalogue: HardwareCatalogue, seeds: readonly numb
     const own: Run[] = [];
     const make = POLICIES[name] ?? ours;
     for (const seed of seeds) {
-      own.push(await runOne(catalogue, 'abilene', seed, make, { slots: 120, outages }));
+      own.push(await simulations.run(name, 'abilene', seed, make, { slots: 120, outages }));
       if (name === OURS)
         calm.push(
           responseWithin(
-            await runOne(catalogue, 'abilene', seed, make, { slots: 120 }),
+            await simulations.run(name, 'abilene', seed, make, { slots: 120 }),
             OUTAGE.fromSlot,
             OUTAGE.toSlot,
           ),
@@ -132,15 +142,15 @@ export interface AccuracyPoint {
  * Figure 12: a perfect forecast that is degraded step by step. The paper: 20.5 s at 0.1, 17.5 s at 0.9, equal to its
  * best baseline at 0.5. Our baselines have the same powers.
  */
-export async function accuracySweep(catalogue: HardwareCatalogue, seeds: readonly number[], slots: number) {
+export async function accuracySweep(simulations: Simulations, seeds: readonly number[], slots: number) {
   const points: AccuracyPoint[] = [];
   for (const sigma of SIGMAS) {
     const [accuracies, responses, costs]: [number[], number[], number[]] = [[], [], []];
     for (const seed of seeds) {
-      const make = ofForecast('degraded', (source) =>
-        measured(degraded(oracle(source), sigma, seed), source, accuracies),
+      const { accuracy: own, run } = await withAccuracy(simulations, `degraded ${sigma}`, seed, slots, (into) =>
+        ofForecast('degraded', (source) => measured(degraded(oracle(source), sigma, seed), source, into)),
       );
-      const run = await runOne(catalogue, 'abilene', seed, make, { slots });
+      accuracies.push(own);
       responses.push(run.responseS.mean);
       costs.push(run.costUsd);
     }
@@ -155,7 +165,7 @@ export async function accuracySweep(catalogue: HardwareCatalogue, seeds: readonl
   for (const name of SETTINGS.sleep.baselines) {
     const own: number[] = [];
     for (const seed of seeds)
-      own.push((await runOne(catalogue, 'abilene', seed, POLICIES[name] ?? ours, { slots })).responseS.mean);
+      own.push((await simulations.run(name, 'abilene', seed, POLICIES[name] ?? ours, { slots })).responseS.mean);
     baselineS = Math.min(baselineS, interval(own).mean);
   }
   const [first, last] = [points[0], points.at(-1)];
@@ -187,6 +197,22 @@ export function crossing(points: readonly AccuracyPoint[], limitS: number): numb
   if (before === undefined) return 0;
   const part = (before.responseS - limitS) / (before.responseS - after.responseS);
   return before.accuracy + part * (after.accuracy - before.accuracy);
+}
+
+/** A run on Abilene, and the mean accuracy of its forecasts, which `make` adds to `into`. */
+export function withAccuracy(
+  simulations: Simulations,
+  name: string,
+  seed: number,
+  slots: number,
+  make: (into: number[]) => MakePolicy,
+): Promise<{ run: Run; accuracy: number }> {
+  return simulations.kept.get({ accuracy: name, seed, slots }, async () => {
+    const accuracies: number[] = [];
+    // Kept with its accuracy only: the forecasts are seen only in a run that takes place.
+    const run = await new Simulations(simulations.catalogue).run(name, 'abilene', seed, make(accuracies), { slots });
+    return { run, accuracy: interval(accuracies).mean };
+  });
 }
 
 /** Adds the accuracy of each slot to `into`. */

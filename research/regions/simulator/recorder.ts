@@ -13,6 +13,8 @@ export interface RunResult {
   dropped: number;
   /** Of completed tasks: from the client's request to its response. */
   responseS: { mean: number; p50: number; p99: number };
+  /** Response at `QUANTILES`: the distribution of Figure 8. */
+  quantilesS: number[];
   /** Parts of the mean response. */
   waitS: number;
   computeS: number;
@@ -40,6 +42,9 @@ export interface RunResult {
   migrations: number;
   retries: number;
 }
+
+/** 0.01 to 0.99. */
+export const QUANTILES: readonly number[] = Array.from({ length: 50 }, (_, i) => (2 * i + 1) / 100);
 
 /** Phases in which a server changes its state and serves nothing. */
 const OVERHEAD = [WAKING, SWITCHING, MIGRATING] as const;
@@ -235,6 +240,7 @@ export class Recorder {
       completed: this.#completed,
       dropped: this.#dropped,
       responseS: { mean: sums.response / n, p50: at(0.5), p99: at(0.99) },
+      quantilesS: QUANTILES.map(at),
       waitS: sums.wait / n,
       computeS: sums.compute / n,
       switchS: sums.switch / n,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { compare, SETTINGS } from '../../../research/papers/torta/comparison.ts';
+import { Simulations } from '../../../research/papers/torta/experiment.ts';
 import { comparisonRows, setUpRows } from '../../../research/papers/torta/figures.ts';
 import { failure } from '../../../research/papers/torta/scenarios.ts';
 import { change, interval } from '../../../research/papers/torta/statistics.ts';
@@ -38,7 +39,7 @@ describe("the paper's experiment", () => {
   it.each(['abilene', 'polska'])('keeps its bands on %s, two seeds of three quarters of an hour', async (topology) => {
     const { awake, sleep } = SETTINGS;
     const names = [awake, sleep].flatMap(({ ours, baselines }) => [ours, ...baselines]);
-    const compared = await compare(catalogue, topology, [1, 2], 60, names);
+    const compared = await compare(new Simulations(catalogue), topology, [1, 2], 60, names);
     for (const row of comparisonRows(compared))
       expect(row, `${row.claim}: ${row.ours} ${row.unit}, allowed ${row.band?.join(' to ')}`).toMatchObject({
         holds: true,
@@ -46,7 +47,7 @@ describe("the paper's experiment", () => {
   });
 
   it('loses no task with a region', async () => {
-    for (const row of (await failure(catalogue, [3])).rows)
+    for (const row of (await failure(new Simulations(catalogue), [3])).rows)
       expect(row, `${row.claim}: ${row.ours} ${row.unit}`).toMatchObject({ holds: true });
   });
 });
