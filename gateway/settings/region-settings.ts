@@ -32,6 +32,8 @@ const modelPlanSchema = modelSharesSchema.extend({
 export const planBodySchema = z.strictObject({
   /** Name of the planner. While its plan is valid, plans of other planners are refused. */
   planner: z.string().min(1).max(64),
+  /** Policy of the planner that made the plan, if it compares several. */
+  policy: z.string().min(1).max(64).optional(),
   /** Must be larger than in the planner's previous plan. */
   sequence: z.int().min(1),
   /** Milliseconds for which the plan is valid after it was accepted, unless a newer plan replaces it. */

@@ -8,15 +8,15 @@ import { findGpu } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
 import type { RegionFacts } from '../live/region-facts.ts';
-import { ChosenForecast } from '../regions/live/chosen-forecast.ts';
-import type { OnlineForecast } from '../regions/live/count-forecast.ts';
+import type { ChampionChallenger } from '../regions/live/champion-challenger.ts';
 import { GatewayObserver } from '../regions/live/gateway-observer.ts';
 import type { OriginView } from '../regions/live/merge-origins.ts';
 import { PlanPublisher } from '../regions/live/plan-publisher.ts';
 import { readPriceTable } from '../regions/live/price-file.ts';
-import { type LivePlan, LivePlanner } from '../regions/live/region-planner.ts';
+import type { LivePlan } from '../regions/live/region-planner.ts';
 import { writeWarm } from '../regions/live/warm-plan-files.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, numberFlag, requiredFlag, textFlag } from './flags.ts';
+import { policiesFrom, SMOOTHNESS_MIN } from './region-policies.ts';
 import { regionsText } from './regions-text.ts';
 
 export const REGIONS_FLAGS = {
@@ -53,6 +53,11 @@ export const REGIONS_FLAGS = {
     value: 'smoothing|best',
     otherwise: 'smoothing',
     help: 'forecast of requests; best: the method that a backtest on the recent slots chooses',
+  },
+  challenger: {
+    value: 'POLICY',
+    repeat: true,
+    help: 'a policy that plans in shadow, and live while it is cheaper: forecast=best, forecast=smoothing, smoothness=S, or policy=FILE with a learned policy; repeat',
   },
   slots: { value: 'N', help: 'exit after this many plans' },
 } as const satisfies Flags;
@@ -104,12 +109,15 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     now: outside.now ?? Date.now,
     primary: new GatewayObserver({ gateway, ...observed }),
     others: others.map((one) => new GatewayObserver({ gateway: one, ...observed })),
-    planner: new LivePlanner({
-      slotS,
-      secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
-      smoothness: numberFlag(flags, 'smoothness', 0.5, { min: 1e-3 }),
-      forecast: forecastFrom(textFlag(flags, 'forecast'), slotS),
-    }),
+    policies: policiesFrom(
+      {
+        slotS,
+        secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
+        smoothness: numberFlag(flags, 'smoothness', 0.5, { min: SMOOTHNESS_MIN }),
+      },
+      textFlag(flags, 'forecast'),
+      flags.challenger,
+    ),
     publisher: new PlanPublisher({
       gateway,
       planner: textFlag(flags, 'planner') ?? randomUUID().slice(0, 8),
@@ -132,12 +140,6 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     process.removeListener('SIGINT', end);
     process.removeListener('SIGTERM', end);
   }
-}
-
-function forecastFrom(name: string | undefined, slotS: number): (() => OnlineForecast) | undefined {
-  if (name === undefined || name === 'smoothing') return undefined;
-  if (name !== 'best') throw new UsageError(`--forecast ${name} is neither smoothing nor best`);
-  return () => new ChosenForecast(slotS);
 }
 
 function wattsOf(catalogue: HardwareCatalogue, io: Io): (gpu: string | null) => number {
@@ -174,7 +176,7 @@ interface LoopOptions {
   now: () => number;
   primary: GatewayObserver;
   others: readonly GatewayObserver[];
-  planner: LivePlanner;
+  policies: ChampionChallenger;
   publisher: PlanPublisher;
 }
 
@@ -194,7 +196,7 @@ class Loop {
    * configuration error ends the command.
    */
   async look(): Promise<boolean> {
-    const { primary, planner, now } = this.#options;
+    const { primary, policies, now, io } = this.#options;
     try {
       await this.#sendPrices();
       const { facts, view } = await primary.look(now());
@@ -203,12 +205,13 @@ class Loop {
         this.#print('measuring: the first plan comes after the next slot');
         return false;
       }
-      const plan = planner.plan([view, ...views], facts);
+      const { plan, changes } = policies.plan([view, ...views], facts);
+      for (const change of changes) io.log(`${stamp(now())} ${change}`);
       plan.notes.push(...notes);
       const state = await this.#publish(plan, facts);
       this.#lastProblem = '';
       const { head, body } = regionsText(plan, state);
-      if (body !== this.#lastText) this.#options.io.out(`${stamp(now())} ${head}\n${body}`);
+      if (body !== this.#lastText) io.out(`${stamp(now())} ${head}\n${body}`);
       this.#lastText = body;
       return true;
     } catch (error) {

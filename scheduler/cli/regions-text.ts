@@ -7,9 +7,14 @@ export function regionsText(plan: LivePlan, state: string): { head: string; body
     return { head: `${state}: nothing to plan`, body: ['no model has served a request yet', ...plan.notes].join('\n') };
   const now = total(plan.models, 'now');
   const planned = total(plan.models, 'planned');
-  const head = `${state}: ${planned.usdPerHour.toPrecision(3)} USD/h instead of ${now.usdPerHour.toPrecision(3)} (${change(planned.usdPerHour, now.usdPerHour)}), response ${planned.responseS.toFixed(3)} s instead of ${now.responseS.toFixed(3)} s (${change(planned.responseS, now.responseS)}), queues left out`;
+  const by = plan.policy === undefined ? '' : ` by ${plan.policy}`;
+  const head = `${state}${by}: ${planned.usdPerHour.toPrecision(3)} USD/h instead of ${now.usdPerHour.toPrecision(3)} (${change(planned.usdPerHour, now.usdPerHour)}), response ${planned.responseS.toFixed(3)} s instead of ${now.responseS.toFixed(3)} s (${change(planned.responseS, now.responseS)}), queues left out`;
+  const standings = (plan.standings ?? []).map((line) => `\n  ${printable(line)}`).join('');
   const lines = plan.models.flatMap(modelLines);
-  return { head, body: [...lines, ...plan.notes.map((note) => `  note: ${note}`)].map(printable).join('\n') };
+  return {
+    head: `${head}${standings}`,
+    body: [...lines, ...plan.notes.map((note) => `  note: ${note}`)].map(printable).join('\n'),
+  };
 }
 
 function modelLines({ model, regions, origins }: RegionModelPlan): string[] {

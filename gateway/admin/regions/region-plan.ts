@@ -80,13 +80,13 @@ async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<obj
   const before = await readPlan(call);
   const refusal = before === undefined ? undefined : refused(before, body, now);
   if (refusal !== undefined) throw refusal;
-  // Only changes of the planner are logged: an entry for a plan every 45 s would hide what people did.
-  if (before?.planner !== body.planner)
+  // Only changes of the planner and its policy are logged: an entry for a plan every 45 s would hide what people did.
+  if (before?.planner !== body.planner || before.policy !== body.policy)
     await recordIntent(call, {
       action: 'regions.plan',
       object: 'region_plan',
-      before: before && { planner: before.planner },
-      after: { planner: body.planner },
+      before: before && makerOf(before),
+      after: makerOf(body),
     });
   const value: StoredPlan = { ...body, taken_at: now, expires_at: now + body.holds_ms };
   const expiresAt = sql`cast(${settings.value} ->> 'expires_at' AS bigint)`;
@@ -113,6 +113,9 @@ function refused(before: StoredPlan, { planner, sequence }: { planner: string; s
   if (before.sequence >= sequence) return conflict(`Plan ${before.sequence} of "${planner}" was already accepted.`);
   return undefined;
 }
+
+const makerOf = ({ planner, policy }: { planner: string; policy?: string | undefined }) =>
+  policy === undefined ? { planner } : { planner, policy };
 
 function conflict(message: string): ApiError {
   return new ApiError('conflict', message);

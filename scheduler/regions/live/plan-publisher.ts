@@ -14,8 +14,8 @@ interface PlanPublisherOptions {
 
 const PATH = '/admin/regions/plan';
 const storedSchema = z.object({ planner: z.string(), sequence: z.number().int() });
-/** The gateway's bounds on notes, on characters of a note, and on warm counts. */
-const [NOTES_MAX, NOTE_CHARS, WARM_MAX] = [32, 300, 500];
+/** The gateway's bounds on notes, on characters of a note and of a policy's name, and on warm counts. */
+const [NOTES_MAX, NOTE_CHARS, POLICY_CHARS_MAX, WARM_MAX] = [32, 300, 64, 500];
 
 /**
  * Sends plans to a gateway. A plan's number is one more than the last that the gateway stored, so that no clock decides
@@ -34,7 +34,7 @@ export class PlanPublisher {
    *
    * @throws GatewayRefusal with status 409 while another planner's plan is valid
    */
-  async send({ models, notes }: LivePlan): Promise<number | undefined> {
+  async send({ models, notes, policy, standings = [] }: LivePlan): Promise<number | undefined> {
     if (models.length === 0) return undefined;
     const { gateway, planner, holdsMs } = this.#options;
     this.#sequence ??= await this.#known();
@@ -44,6 +44,7 @@ export class PlanPublisher {
         planner,
         sequence,
         holds_ms: holdsMs,
+        ...(policy === undefined ? {} : { policy: policy.slice(0, POLICY_CHARS_MAX) }),
         models: Object.fromEntries(
           models.map(({ model, regions, spill, origins }) => [
             model,
@@ -57,7 +58,7 @@ export class PlanPublisher {
         warm: models
           .flatMap(({ model, regions }) => regions.map(({ region, warm }) => ({ region, model, replicas: warm })))
           .slice(0, WARM_MAX),
-        notes: notes.slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
+        notes: [...standings, ...notes].slice(0, NOTES_MAX).map((note) => note.slice(0, NOTE_CHARS)),
       });
     } catch (error) {
       // Reads the last number again before the next plan: another process may plan under the same name, or the answer

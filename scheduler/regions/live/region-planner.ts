@@ -3,7 +3,9 @@
  * warm. Pure, except that it remembers earlier slots.
  */
 import type { RegionFacts } from '../../live/region-facts.ts';
+import type { LearnedPolicy } from '../learned/learned-policy.ts';
 import { CountForecast, type OnlineForecast } from './count-forecast.ts';
+import { LearnedShares } from './learned-shares.ts';
 import { type MergedModel, mergeOrigins, type OriginView } from './merge-origins.ts';
 import { plannablePrices } from './region-prices.ts';
 import { normalised, type OriginDemand, roomOf, solveShares, spillOf, sum, USE_MAX } from './share-solver.ts';
@@ -18,6 +20,8 @@ export interface LivePlannerOptions {
   smoothness: number;
   /** Returns the forecaster of one model; absent: exponential smoothing. */
   forecast?: (() => OnlineForecast) | undefined;
+  /** Changes the shares of the quadratic program; absent: they are the plan. */
+  learned?: LearnedPolicy | undefined;
 }
 
 interface PlannedRegion {
@@ -69,6 +73,10 @@ export interface RegionModelPlan {
 export interface LivePlan {
   models: RegionModelPlan[];
   notes: string[];
+  /** Name of the policy that made it; absent: there is only one. */
+  policy?: string;
+  /** A line about each challenger, for people. */
+  standings?: string[];
 }
 
 const JOULES_PER_KWH = 3.6e6;
@@ -88,9 +96,12 @@ export class LivePlanner {
   readonly #shares = new Map<string, Map<string, ReadonlyMap<string, number>>>();
   readonly #forecasts = new Map<string, Map<string, CountForecast>>();
   readonly #warm = new WarmCounts();
+  readonly #learned: LearnedShares | undefined;
 
   constructor(options: LivePlannerOptions) {
     this.#options = options;
+    const { learned, slotS } = options;
+    this.#learned = learned === undefined ? undefined : new LearnedShares(learned, slotS);
   }
 
   /**
@@ -138,9 +149,15 @@ export class LivePlanner {
         previous: sum(kept) > 0.5 ? normalised(kept) : normalised(there.map(roomOf)),
       };
     });
-    const { shares, overload } = solveShares(there, demands, this.#options);
-    const rowOf = (row: number) => Object.fromEntries(there.map(({ region }, at) => [region, shares[row]?.[at] ?? 0]));
-    this.#shares.set(model, new Map(origins.map(({ origin }, row) => [origin, new Map(Object.entries(rowOf(row)))])));
+    const solved = solveShares(there, demands, this.#options);
+    const { overload } = solved;
+    const shares =
+      this.#learned?.of({ merged, there, shares: solved.shares, expected, tripsS, usdKwh }) ?? solved.shares;
+    const rowOf = (row: number, of = shares) =>
+      Object.fromEntries(there.map(({ region }, at) => [region, of[row]?.[at] ?? 0]));
+    // The quadratic program continues from its own shares: from learned ones, the policy's factors would multiply.
+    const solvedRow = (row: number) => new Map(Object.entries(rowOf(row, solved.shares)));
+    this.#shares.set(model, new Map(origins.map(({ origin }, row) => [origin, solvedRow(row)])));
     const spills = spillOf(there, demands, shares, this.#options);
     return {
       ...this.#summary(merged, there, { expected, shares, tripsS, usdKwh }),
@@ -214,12 +231,17 @@ export class LivePlanner {
       this.#forecasts.delete(model);
       this.#shares.delete(model);
       this.#warm.forget(model);
+      this.#learned?.forget(model);
     }
   }
 }
 
 /** Round trips from one origin to the places; adds regions without a known round trip to `guessed`. */
-function tripsTo(places: readonly ObservedPlace[], known: ReadonlyMap<string, number>, guessed: Set<string>): number[] {
+export function tripsTo(
+  places: readonly ObservedPlace[],
+  known: ReadonlyMap<string, number>,
+  guessed: Set<string>,
+): number[] {
   const farthest = Math.max(0, ...known.values());
   return places.map(({ region }) => {
     const seconds = known.get(region);
@@ -252,7 +274,7 @@ function meanSpill(
 }
 
 /** Electricity cost of one response, USD. The requests that a node serves concurrently share its busy power. */
-function requestUsd({ power, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
+export function requestUsd({ power, serviceS, concurrency }: ObservedPlace, usdKwh: number): number {
   return ((power.busyW * serviceS) / concurrency / JOULES_PER_KWH) * usdKwh;
 }
 

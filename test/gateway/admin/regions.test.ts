@@ -98,7 +98,22 @@ test('the planner is in the audit log, each plan is not', async () => {
   expect((await lines()).length - before).toBe(1);
 });
 
+test('the policy of a plan is shown, and each change of it is in the audit log', async () => {
+  const lines = async () =>
+    (await database(env).select().from(auditLog)).filter((row) => row.action === 'regions.plan');
+  const before = (await lines()).length;
+  const policies = ['default', 'default', 'smoothness=0.1', 'smoothness=0.1', 'default'];
+  for (const [at, policy] of policies.entries()) {
+    const said = await good(admin('PUT', '/plan', { ...plan('one', at + 1, 0.5), policy }), anything);
+    expect(said).toMatchObject({ policy });
+  }
+  expect(await good(admin('GET', '/plan'), anything)).toMatchObject({ policy: 'default' });
+  expect((await lines()).length - before).toBe(3);
+});
+
 test.each([
+  ['a policy without a name', { policy: '' }],
+  ['a policy with a name too long', { policy: 'p'.repeat(65) }],
   ['a share above 1', { models: { m: { shares: { near: 1.5 } } } }],
   ['a share below 0', { models: { m: { shares: { near: -0.1 } } } }],
   ['a plan for a day', { holds_ms: 86_400_000 }],

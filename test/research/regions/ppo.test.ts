@@ -10,7 +10,7 @@ import {
   logGamma,
   sampleBeta,
 } from '../../../research/regions/macro/ppo/beta.ts';
-import { ArrivalHistory, FEATURES, stateOf } from '../../../research/regions/macro/ppo/features.ts';
+import { stateOf } from '../../../research/regions/macro/ppo/features.ts';
 import { GuaranteeProbe } from '../../../research/regions/macro/ppo/guarantee.ts';
 import { policyPlanner, residualPlanner } from '../../../research/regions/macro/ppo/planner.ts';
 import { readPolicy, writePolicy } from '../../../research/regions/macro/ppo/policy-file.ts';
@@ -24,6 +24,7 @@ import { rollOut } from '../../../research/regions/macro/ppo/rollout.ts';
 import { type Trained, train } from '../../../research/regions/macro/ppo/train.ts';
 import { smoothingPlanner } from '../../../research/regions/macro/smoothing-planner.ts';
 import { SLOT_S } from '../../../research/regions/simulator/workload.ts';
+import { ArrivalHistory, FEATURES } from '../../../scheduler/regions/learned/entry-state.ts';
 import { seededRandom } from '../../../scheduler/simulator/random.ts';
 import { lineWorld } from './support.ts';
 
@@ -189,14 +190,14 @@ describe('training', () => {
   });
 
   it.each([
-    ['that is missing', (path: string) => `${path}.none`, /no policy for regions/],
+    ['that is missing', (path: string) => `${path}.none`, /not a policy for regions/],
     [
       'that was cut off',
       (path: string) => {
         writeFileSync(path, readFileSync(path, 'utf8').slice(0, 800));
         return path;
       },
-      /no policy for regions/,
+      /not a policy for regions/,
     ],
     [
       'with too few parameters',
@@ -214,7 +215,7 @@ describe('training', () => {
         writeFileSync(path, readFileSync(path, 'utf8').replace(/"parameters": "[^"]*"/, `"parameters": "${broken}"`));
         return path;
       },
-      /no numbers/,
+      /not finite/,
     ],
   ])('from a file %s is refused, and the QP plans', async (_, make, message) => {
     const whole = join(folder, 'broken.json');

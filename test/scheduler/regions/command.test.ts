@@ -4,10 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { regionsCommand } from '../../../scheduler/cli/regions-command.ts';
+import { UsageError } from '../../../shared/command-line/index.ts';
 import type { Io } from '../../../shared/terminal/command-io.ts';
 
 interface Put {
   planner: string;
+  policy?: string;
+  notes: string[];
   sequence: number;
   models: Record<
     string,
@@ -186,6 +189,31 @@ describe('otela-plan regions', () => {
     });
     expect(said.match(/answers 503/g)).toHaveLength(1);
     expect(gateway.plans.length).toBeGreaterThanOrEqual(3);
+  });
+
+  it('names the policy and the standings of its challengers, which change nothing before there is evidence', async () => {
+    await run(['--apply', '--challenger', 'smoothness=0.01', '--challenger', 'forecast=best'], 6);
+    expect(gateway.plans.map(({ policy }) => policy)).toEqual(Array(5).fill('default'));
+    expect(gateway.plans.at(-1)?.notes).toEqual([
+      expect.stringMatching(/^smoothness=0\.01 \(shadow\): cost \S+ % in 4 slots, evidence \S+ : 1$/),
+      expect.stringMatching(/^forecast=best \(shadow\): cost \S+ % in 4 slots/),
+    ]);
+    gateway = new MemoryGateway();
+    await run(['--apply'], 4);
+    expect(gateway.plans.map(({ policy }) => policy)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it.each([
+    [['smoothness=0']],
+    [['smoothness=']],
+    [['smoothness=1e9']],
+    [['forecast=best=2']],
+    [['luck']],
+    [['forecast=best', 'forecast=best']],
+    [['smoothness=1', 'smoothness=2', 'smoothness=3', 'smoothness=4', 'smoothness=5']],
+  ])('refuses the challengers %j', async (policies) => {
+    const args = policies.flatMap((policy) => ['--challenger', policy]);
+    await expect(run(args, 1)).rejects.toThrow(UsageError);
   });
 
   it('sends the price table once for each change; one that is broken later is said and does not end it', async () => {

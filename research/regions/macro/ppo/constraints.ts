@@ -1,4 +1,5 @@
-import { distance2, distanceGradient, means, type ResidualPolicy, shapedShares } from './residual-policy.ts';
+import { means } from '../../../../scheduler/regions/learned/learned-policy.ts';
+import { distance2, distanceGradient, type ResidualPolicy, shapedShares } from './residual-policy.ts';
 import type { Rollout } from './rollout.ts';
 
 /**

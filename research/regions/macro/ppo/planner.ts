@@ -1,9 +1,11 @@
 import { SchedulerError } from '../../../../scheduler/errors.ts';
+import { ArrivalHistory } from '../../../../scheduler/regions/learned/entry-state.ts';
+import { means } from '../../../../scheduler/regions/learned/learned-policy.ts';
 import type { MacroInput, MacroPlan, MacroPlanner } from '../problem.ts';
 import { smoothingPlanner } from '../smoothing-planner.ts';
-import { ArrivalHistory, byOrigin, stateOf } from './features.ts';
+import { byOrigin, stateOf } from './features.ts';
 import { readPolicy } from './policy-file.ts';
-import { means, type ResidualPolicy, shapedShares } from './residual-policy.ts';
+import { type ResidualPolicy, shapedShares } from './residual-policy.ts';
 
 /** The mean action of the policy in a file. If the file is unusable, the QP plans instead and reports why. */
 export function policyPlanner(path: string): MacroPlanner {

@@ -1,44 +1,22 @@
+import * as learned from '../../../../scheduler/regions/learned/learned-policy.ts';
 import { type Random, seededRandom } from '../../../../scheduler/simulator/random.ts';
 import { TASK_TYPES } from '../../world/tasks.ts';
 import { densityGradient, logDensity, sampleBeta } from './beta.ts';
-import { FEATURES } from './features.ts';
 import { Network } from './network.ts';
 
+const { LAYERS, SCALE, SHAPE_LEAST } = learned;
 const TYPES = TASK_TYPES.length;
-const HIDDEN = 24;
 const RATE = 4e-3;
-/** A share of the QP is multiplied or divided by at most this factor before its row is normalized. */
-const FACTOR_MAX = 3;
-const SCALE = Math.log(FACTOR_MAX);
-/** Lower bound of α and β: densities with one peak. Both start at SHAPE_START: a deviation of 0.12. */
-const [SHAPE_LEAST, SHAPE_START] = [1, 8];
-/** Input at which softplus is SHAPE_START − SHAPE_LEAST. */
-const OFFSET = Math.log(Math.expm1(SHAPE_START - SHAPE_LEAST));
 
 /**
- * A stochastic policy that multiplies the QP's shares: one Beta distribution per origin and region, with α and β by one
- * network that reads the state of this entry. The last layer starts at 0, so that the mean action is the QP's plan
+ * The learned policy with what training needs. The last layer starts at 0, so that the mean action is the QP's plan
  * until something is learned: the QP's behavior is cloned exactly.
  */
-export class ResidualPolicy {
-  readonly network: Network;
-
+export class ResidualPolicy extends learned.LearnedPolicy<Network> {
   constructor(random: Random = seededRandom(1)) {
-    this.network = new Network([FEATURES, HIDDEN, HIDDEN, 2], random, RATE);
-    this.network.parameters.fill(0, this.network.parameters.length - 2 * (HIDDEN + 1));
-  }
-
-  /** α and β of one entry. */
-  shapes(state: Float64Array, entry: number): [number, number] {
-    const found = this.network.forward(state.subarray(entry * FEATURES, (entry + 1) * FEATURES));
-    return [SHAPE_LEAST + softplus(OFFSET + (found[0] ?? 0)), SHAPE_LEAST + softplus(OFFSET + (found[1] ?? 0))];
-  }
-
-  /** α and β of all entries: `[α₀, β₀, α₁, …]`. */
-  allShapes(state: Float64Array): Float64Array {
-    const shapes = new Float64Array((2 * state.length) / FEATURES);
-    for (let entry = 0; 2 * entry < shapes.length; entry++) shapes.set(this.shapes(state, entry), 2 * entry);
-    return shapes;
+    super(new Network(LAYERS, random, RATE));
+    const last = (LAYERS.at(-1) ?? 0) * ((LAYERS.at(-2) ?? 0) + 1);
+    this.network.parameters.fill(0, this.network.parameters.length - last);
   }
 
   /**
@@ -58,14 +36,6 @@ export class ResidualPolicy {
   }
 }
 
-const softplus = (x: number) => (x > 30 ? x : Math.log1p(Math.exp(x)));
-
-export const means = (shapes: Float64Array): Float64Array =>
-  Float64Array.from({ length: shapes.length / 2 }, (_, entry) => {
-    const [alpha, beta] = [shapes[2 * entry] ?? 1, shapes[2 * entry + 1] ?? 1];
-    return alpha / (alpha + beta);
-  });
-
 export const samples = (shapes: Float64Array, random: Random): Float64Array =>
   Float64Array.from({ length: shapes.length / 2 }, (_, entry) =>
     sampleBeta(random, shapes[2 * entry] ?? 1, shapes[2 * entry + 1] ?? 1),
@@ -74,22 +44,9 @@ export const samples = (shapes: Float64Array, random: Random): Float64Array =>
 export const logDensities = (shapes: Float64Array, x: Float64Array): Float64Array =>
   x.map((value, entry) => logDensity(value, shapes[2 * entry] ?? 1, shapes[2 * entry + 1] ?? 1));
 
-/** The QP's shares, by origin and type, times exp(SCALE·(2x − 1)) of each origin and region, with normalized rows. */
-export function shapedShares(planned: Float64Array, x: Float64Array, regions: number): Float64Array {
-  const shares = new Float64Array(planned.length);
-  for (let row = 0; row * regions < planned.length; row++) {
-    const first = Math.floor(row / TYPES) * regions;
-    let sum = 0;
-    for (let j = 0; j < regions; j++) {
-      const value = (planned[row * regions + j] ?? 0) * Math.exp(SCALE * (2 * (x[first + j] ?? 0.5) - 1));
-      shares[row * regions + j] = value;
-      sum += value;
-    }
-    for (let at = row * regions; at < (row + 1) * regions; at++)
-      shares[at] = sum > 0 ? (shares[at] ?? 0) / sum : (planned[at] ?? 0);
-  }
-  return shares;
-}
+/** The QP's shares, by origin and type, with the factors of `x` by origin and region. */
+export const shapedShares = (planned: Float64Array, x: Float64Array, regions: number): Float64Array =>
+  learned.shapedShares(planned, x, regions, TYPES);
 
 /** Derivative of the mean over types of ‖A − target‖², of each row, by x; `shares`: A = `shapedShares(…, x)`. */
 export function distanceGradient(shares: Float64Array, target: Float64Array, regions: number): Float64Array {

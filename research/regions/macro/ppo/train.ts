@@ -1,10 +1,10 @@
+import { FEATURES } from '../../../../scheduler/regions/learned/entry-state.ts';
 import { type Random, seededRandom } from '../../../../scheduler/simulator/random.ts';
 import type { World } from '../../world/world.ts';
 import { objectiveS } from '../objective.ts';
 import { type Entry, entriesOf } from './advantages.ts';
 import { logDensity } from './beta.ts';
 import { adapt, firstPulls, type Measured, measure, type Pulls, pullBack } from './constraints.ts';
-import { FEATURES } from './features.ts';
 import { Network } from './network.ts';
 import { ResidualPolicy } from './residual-policy.ts';
 import { type Rollout, rollOut } from './rollout.ts';
