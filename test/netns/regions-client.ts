@@ -10,7 +10,8 @@ const inputSchema = z.object({
   /** Key by model. */
   keys: z.record(z.string(), z.string()),
   startAt: z.number(),
-  requests: z.array(z.object({ afterMs: z.number(), delayMs: z.number() })).max(10_000),
+  /** A week at 60 times its speed with 2 requests/s has 20,160. */
+  requests: z.array(z.object({ afterMs: z.number(), delayMs: z.number() })).max(50_000),
 });
 
 const [gateway = '', input = '', output = ''] = process.argv.slice(2);

@@ -2,21 +2,24 @@
  * Three gateways of one institution, each in a cluster behind its own NAT, with one agent each. A recorded trace (Azure
  * 2023: an hour of code and conversation) is replayed at 60 times its speed. Three models run on the same engines and
  * get the same requests at the same moments: one follows `otela-plan regions` with its default settings, except for
- * slots of 2 s, one is routed by least-load, and one by round-robin.
+ * slots of 2 s, one is routed by least-load, and one by round-robin. `npm run soak -- regions-week` replays ServeGen's
+ * first week instead, with prices that change each hour of the trace.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
 import { startAgent } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
+import { patience } from '../support/patience.ts';
 import { endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
 import { GATEWAY_MAIN, NODE, PLAN_MAIN, ROOT } from '../support/where.ts';
 import { Network, on } from './network.ts';
+import { azureHour, HOURS_MAX, SPEED, serveGenHours, type Trace } from './regions-trace.ts';
 
 afterEach(endAll);
 
@@ -25,17 +28,21 @@ type Cluster = (typeof CLUSTERS)[number];
 const REGIONS = { 1: 'west', 2: 'middle', 3: 'east' } as const;
 const MODELS = { plan: 'stand-in/planned', 'least-load': 'stand-in/least', 'round-robin': 'stand-in/turns' } as const;
 type Policy = keyof typeof MODELS;
-/** USD per kWh. */
+/** Hours of ServeGen's trace; 0: Azure's hour. */
+const HOURS = Math.min(HOURS_MAX, Number(process.env.OTELA_REGIONS_HOURS ?? 0));
+/** Mean USD per kWh. */
 const PRICES: Record<string, number> = { west: 0.2, middle: 0.05, east: 0.3 };
+/** Change of a price during a day, as a share of its mean; each region has its peak at another hour. */
+const DAY_SWING = HOURS > 0 ? 0.4 : 0;
+/** An hour and a day of the trace, in milliseconds of the replay. */
+const [HOUR_MS, DAY_MS] = [3_600_000 / SPEED, 86_400_000 / SPEED];
 /** One-way delay of each cluster's uplink: gateways reach their own cluster without it. */
 const DELAY_MS = [10, 30, 60] as const;
 const PORT = 8080;
 /** Timeout until all have joined, on a busy machine. */
 const TOGETHER_MS = 120_000;
-/** Requests that an engine runs concurrently; milliseconds of a response: of the first token, and per token. */
-const [SLOTS, FIRST_MS, TOKEN_MS] = [6, 100, 1.5];
-/** The trace at 60 times its speed has 474 requests/s: one in this number is sent, to each model. */
-const [SPEED, ONE_IN] = [60, 80];
+/** Requests that an engine runs concurrently: with two, ServeGen's 2 requests/s fill a third of them. */
+const SLOTS = HOURS > 0 ? 2 : 6;
 /** Windows of the balance and of the change of shares, milliseconds. */
 const WINDOW_MS = 6_000;
 
@@ -49,21 +56,19 @@ const answerSchema = z.object({
 });
 type Answer = z.infer<typeof answerSchema> & { origin: string; region: string };
 
-/** The trace's requests by origin: each request belongs to a region by its number. */
-function traceOf(origin: number): { afterMs: number; delayMs: number }[] {
-  const rows = gunzipSync(readFileSync(join(ROOT, 'research/papers/traces/azure-2023.csv.gz')))
-    .toString()
-    .trim()
-    .split('\n')
-    .slice(1)
-    .filter((_, index) => index % ONE_IN === 0);
-  return rows
-    .filter((_, index) => index % CLUSTERS.length === origin)
-    .map((line) => {
-      const [at = '0', , output = '1'] = line.split(',');
-      return { afterMs: (1e3 * Number(at)) / SPEED, delayMs: FIRST_MS + TOKEN_MS * Math.min(1_000, Number(output)) };
-    });
+/** By the hour of the trace. */
+function priceAt(region: string, afterMs: number): number {
+  const phase = Object.values<string>(REGIONS).indexOf(region) / CLUSTERS.length;
+  const hour = Math.floor(Math.max(0, afterMs) / HOUR_MS);
+  return (PRICES[region] ?? 0) * (1 + DAY_SWING * Math.sin(2 * Math.PI * (hour / 24 + phase)));
 }
+
+const setPrices = (first: Gateway, afterMs: number) =>
+  first.admin('PUT', 'regions/prices', {
+    as_of: new Date().toISOString(),
+    source: 'a test',
+    prices: Object.values(REGIONS).map((region) => ({ region, usd_kwh: priceAt(region, afterMs) })),
+  });
 
 async function identityOf(first: Gateway): Promise<string> {
   const identity = join(await temporaryDirectory('otela-identity'), 'identity.json');
@@ -127,11 +132,11 @@ async function keysOf(first: Gateway): Promise<Record<string, string>> {
 
 /** Sends the trace once through all three gateways. */
 async function replay(
-  requests: readonly (readonly { afterMs: number; delayMs: number }[])[],
+  requests: Trace,
   keys: Record<string, string>,
   regionOf: ReadonlyMap<string, string>,
+  startAt = Date.now() + 5_000,
 ): Promise<Answer[]> {
-  const startAt = Date.now() + 5_000;
   const found = await Promise.all(
     CLUSTERS.map(async (cluster) => {
       const folder = await temporaryDirectory('otela-replay');
@@ -198,7 +203,7 @@ function figuresOf(all: readonly Answer[], policy: Policy): Figures {
       );
     before = shares;
   }
-  const priced = good.map(({ region, delayMs }) => (PRICES[region] ?? 0) * delayMs);
+  const priced = good.map(({ region, delayMs, afterMs }) => priceAt(region, afterMs) * delayMs);
   return {
     responses: good.length,
     failed: own.length - good.length,
@@ -209,50 +214,85 @@ function figuresOf(all: readonly Answer[], policy: Policy): Figures {
   };
 }
 
-it('a trace through three gateways: shares of each origin answer sooner than turns, and lose no request', async () => {
-  const network = await Network.up({ delayMs: DELAY_MS });
-  const gateways = await startGateways(network);
-  const [first] = gateways;
-  if (first === undefined) throw new Error('no gateway');
-  await Promise.all(CLUSTERS.map((cluster) => startRegion(first, cluster)));
-  const keys = await keysOf(first);
-  const regionOf = new Map<string, string>();
-  for (const gateway of gateways)
-    for (const { session, cluster } of await gateway.serving(3, TOGETHER_MS))
-      regionOf.set(session, REGIONS[Number(cluster.slice(1)) as Cluster]);
-  await first.admin('PUT', 'regions/prices', {
-    as_of: new Date().toISOString(),
-    source: 'a test',
-    prices: Object.entries(PRICES).map(([region, usd_kwh]) => ({ region, usd_kwh })),
+const figuresByPolicy = (answers: readonly Answer[]) =>
+  Object.fromEntries((Object.keys(MODELS) as Policy[]).map((policy) => [policy, figuresOf(answers, policy)])) as Record<
+    Policy,
+    Figures
+  >;
+
+/** Replays the trace, and sets the prices of each of its hours. */
+async function replayWithPrices(
+  first: Gateway,
+  requests: Trace,
+  keys: Record<string, string>,
+  regionOf: ReadonlyMap<string, string>,
+): Promise<Answer[]> {
+  const startAt = Date.now() + 5_000;
+  const over = new AbortController();
+  const hourly = (async () => {
+    for (let hour = 0; hour < HOURS; hour++) {
+      await sleep(Math.max(0, startAt + hour * HOUR_MS - Date.now()), undefined, { signal: over.signal });
+      await setPrices(first, hour * HOUR_MS);
+    }
+  })().catch((error: unknown) => {
+    if (!over.signal.aborted) throw error;
   });
-  const planner = await startPlanner(gateways);
-  try {
-    const requests = CLUSTERS.map((_, origin) => traceOf(origin));
-    // Requests must be measured before there is a plan with a row for each origin.
-    await eventually('each origin has a row', TOGETHER_MS, async () => {
-      await replay(
-        requests.map((own) => own.slice(0, 20).map((one, at) => ({ ...one, afterMs: 400 * at }))),
-        keys,
-        regionOf,
-      );
-      const plan = planSchema.safeParse(await first.admin('GET', 'regions/plan').catch(() => undefined)).data;
-      return Object.keys(plan?.models[MODELS.plan]?.origins ?? {}).length === CLUSTERS.length ? true : undefined;
-    });
-    const answers = await replay(requests, keys, regionOf);
-    const figures = Object.fromEntries(
-      (Object.keys(MODELS) as Policy[]).map((policy) => [policy, figuresOf(answers, policy)]),
-    ) as Record<Policy, Figures>;
-    console.table(figures);
-    const sent = requests.reduce((sum, own) => sum + own.length, 0);
-    for (const { responses, failed } of Object.values(figures))
-      expect({ responses, failed }).toEqual({ responses: sent, failed: 0 });
-    expect(figures.plan.responseMs).toBeLessThan(figures['round-robin'].responseMs);
-    expect(figures.plan.change).toBeGreaterThan(0);
-  } catch (error) {
-    throw planner.failure(errorText(error));
-  }
-});
+  const [answers] = await Promise.all([replay(requests, keys, regionOf, startAt).finally(() => over.abort()), hourly]);
+  return answers;
+}
+
+const REPLAY_MS = HOURS > 0 ? HOURS * HOUR_MS : HOUR_MS;
+
+it(
+  'a trace through three gateways: shares of each origin answer sooner than turns, and lose no request',
+  async () => {
+    const network = await Network.up({ delayMs: DELAY_MS });
+    const gateways = await startGateways(network);
+    const [first] = gateways;
+    if (first === undefined) throw new Error('no gateway');
+    await Promise.all(CLUSTERS.map((cluster) => startRegion(first, cluster)));
+    const keys = await keysOf(first);
+    const regionOf = new Map<string, string>();
+    for (const gateway of gateways)
+      for (const { session, cluster } of await gateway.serving(3, TOGETHER_MS))
+        regionOf.set(session, REGIONS[Number(cluster.slice(1)) as Cluster]);
+    await setPrices(first, 0);
+    const planner = await startPlanner(gateways);
+    try {
+      const requests = HOURS > 0 ? serveGenHours(HOURS) : azureHour();
+      // Requests must be measured before there is a plan with a row for each origin.
+      await eventually('each origin has a row', TOGETHER_MS, async () => {
+        await replay(
+          requests.map((own) => own.slice(0, 20).map((one, at) => ({ ...one, afterMs: 400 * at }))),
+          keys,
+          regionOf,
+        );
+        const plan = planSchema.safeParse(await first.admin('GET', 'regions/plan').catch(() => undefined)).data;
+        return Object.keys(plan?.models[MODELS.plan]?.origins ?? {}).length === CLUSTERS.length ? true : undefined;
+      });
+      const answers = await replayWithPrices(first, requests, keys, regionOf);
+      if (HOURS > 24)
+        for (const [day, own] of Map.groupBy(answers, ({ afterMs }) => Math.floor(afterMs / DAY_MS))) {
+          console.log(`day ${day + 1}`);
+          console.table(figuresByPolicy(own));
+        }
+      const figures = figuresByPolicy(answers);
+      console.table(figures);
+      const { sequence } = planSchema.parse(await first.admin('GET', 'regions/plan'));
+      console.log(`${HOURS > 0 ? HOURS : 1} h of the trace in ${REPLAY_MS / 60_000} min, ${sequence} plans`);
+      const sent = requests.reduce((sum, own) => sum + own.length, 0);
+      for (const { responses, failed } of Object.values(figures))
+        expect({ responses, failed }).toEqual({ responses: sent, failed: 0 });
+      expect(figures.plan.responseMs).toBeLessThan(figures['round-robin'].responseMs);
+      expect(figures.plan.change).toBeGreaterThan(0);
+    } catch (error) {
+      throw planner.failure(errorText(error));
+    }
+  },
+  patience(REPLAY_MS + 2 * TOGETHER_MS),
+);
 
 const planSchema = z.object({
+  sequence: z.number(),
   models: z.record(z.string(), z.object({ origins: z.record(z.string(), z.unknown()).optional() })),
 });

@@ -105,6 +105,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['research/papers/torta/main.ts'],
   },
   {
+    name: 'regions-week',
+    what: 'a week of a recorded trace at 60 times its speed through three gateways: the plan of regions loses no request and answers sooner than turns (root)',
+    minutes: 172,
+    argv: ['test/soak/regions-week.ts'],
+  },
+  {
     name: 'oserve',
     what: "OServe's claims over all models, traces and spans: no request is lost, the search and the switches stay in their bands",
     minutes: 20,
