@@ -1,9 +1,10 @@
 import type { GpuType } from '../catalogue/gpu.ts';
 import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import { cacheElements, layerMatrices, type Matrix, type Mixer, windowOf } from '../catalogue/layers.ts';
-import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
+import { embeddingParameters, layerCount, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
 import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
+import { stageShares } from './pipeline-stages.ts';
 
 /** One replica: a model on as many GPUs as its parallelism needs, all of one kind. */
 export interface ModelDeployment extends Parallelism {
@@ -124,9 +125,26 @@ export function sequenceBytes(layout: CacheLayout, tokens: number): number {
   return layout.perToken * tokens + layout.perWindowToken * Math.min(tokens, layout.window) + layout.perSequence;
 }
 
-/** Bytes of the whole replica's memory that weights leave free; 0 or less: the model does not fit. */
+/**
+ * Bytes of the whole replica's memory that weights leave free; 0 or less: the model does not fit. In a pipeline, each
+ * stage holds keys and values only for its layers, so the stage with the least memory for each layer counts for all.
+ */
 export function freeBytes(deployment: ModelDeployment, memoryFraction = MEMORY_FRACTION): number {
-  return gpusOf(deployment) * (deployment.gpu.memoryBytes * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
+  const { model, gpu, tp } = deployment;
+  const { pp } = spreadOf(deployment);
+  const perGpu = gpu.memoryBytes * memoryFraction - RUNTIME_BYTES;
+  const weights = weightBytes(deployment);
+  if (pp === 1) return gpusOf(deployment) * perGpu - weights;
+  const perStage = gpusOf(deployment) / pp;
+  // The first stage has the embedding, and the last one the output head.
+  const vocabulary = model.hidden * model.vocab * 2 * (perStage / tp);
+  const layers = weights - (embeddingParameters(model) + model.extra) * 2 * (perStage / tp);
+  const rest = model.extra * 2 * (perStage / tp);
+  const free = stageShares(layerCount(model), pp).map((share, i) => {
+    const own = share * layers + (i === 0 ? vocabulary + rest : i === pp - 1 ? vocabulary : 0);
+    return (perStage * perGpu - own) / share;
+  });
+  return Math.min(...free);
 }
 
 /**

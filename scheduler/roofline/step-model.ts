@@ -3,8 +3,9 @@ import { layerCount, windowTokens } from '../catalogue/model.ts';
 import { gemmSeconds, sendSeconds } from './kernel-times.ts';
 import { LayerTimes } from './layer-times.ts';
 import { kvBytesPerToken, type ModelDeployment } from './model-deployment.ts';
-import { gemmWork } from './operators.ts';
+import { activationBytes, gemmWork } from './operators.ts';
 import { gpusOf } from './parallelism.ts';
+import { type MicroBatchTimes, slowestStage, stageShares } from './pipeline-stages.ts';
 
 /** The work of one step of the engine. */
 export interface EngineStep {
@@ -71,8 +72,13 @@ export class StepModel {
   readonly #hidden: number;
   readonly #efficiency: Efficiency;
   readonly #layers: LayerTimes;
+  readonly #links: Calibration['links'];
   readonly #linear = new Float64Array(CACHED_TOKENS);
   readonly #sampling = new Float64Array(CACHED_SEQUENCES);
+  /** Share of the layers that each pipeline stage holds; [1] without a pipeline. */
+  readonly stageShares: readonly number[];
+  /** Times of a micro-batch, which has all its tokens in each stage; undefined without a pipeline. */
+  readonly #whole: StepModel | undefined;
 
   /** `engine`: start options of the engine that affect the time of steps. */
   constructor(deployment: ModelDeployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
@@ -80,23 +86,76 @@ export class StepModel {
     this.deployment = deployment;
     this.host = calibration.host;
     this.window = windowTokens(deployment.model);
-    this.#hidden = engine.asyncScheduling ? calibration.host.hidden : 0;
+    // With a pipeline, engines do not prepare the next step while the GPU computes this one.
+    this.#hidden = engine.asyncScheduling && (deployment.pp ?? 1) === 1 ? calibration.host.hidden : 0;
     this.#efficiency = efficiencyOf(calibration, deployment.gpu);
+    this.#links = calibration.links;
     this.#layers = new LayerTimes(deployment, this.#efficiency, calibration.links);
     this.secondsPerContextToken = this.#layers.contextToken;
     this.secondsPerWindowToken = this.#layers.windowToken;
+    const { pp = 1, model } = deployment;
+    this.stageShares = stageShares(layerCount(model), pp);
+    this.#whole = pp > 1 ? new StepModel({ ...deployment, pp: 1 }, calibration, engine) : undefined;
   }
 
-  /** Seconds of one step. */
+  /** Seconds of one step. Of a pipeline: of a round, in which each stage processes a share of the step's tokens. */
   seconds(step: EngineStep): number {
     const { decodes, prefillTokens } = step;
-    let seconds = this.#fixed(decodes + prefillTokens, decodes + step.prefillEnds);
-    seconds += step.context * this.secondsPerContextToken + step.windowContext * this.secondsPerWindowToken;
-    if (prefillTokens > 0) {
-      const arithmetic = this.pairsSeconds(step.prefillPairs, step.prefillWindowPairs);
-      seconds += Math.max(arithmetic, step.prefillKeys * this.#layers.promptKey);
-    }
-    return seconds;
+    const sequences = decodes + step.prefillEnds;
+    const attention = this.#attention(step);
+    const seconds = this.#fixed(decodes + prefillTokens, sequences) + attention;
+    if (this.#whole === undefined) return seconds;
+    return seconds + this.bubbleSeconds(this.linear(decodes + prefillTokens) + attention, sequences);
+  }
+
+  #attention(step: EngineStep): number {
+    const decode = step.context * this.secondsPerContextToken + step.windowContext * this.secondsPerWindowToken;
+    if (step.prefillTokens === 0) return decode;
+    const arithmetic = this.pairsSeconds(step.prefillPairs, step.prefillWindowPairs);
+    return decode + Math.max(arithmetic, step.prefillKeys * this.#layers.promptKey);
+  }
+
+  /**
+   * Seconds by which a pipeline's round is longer than the layers, the head and the host's work of one micro-batch: every
+   * stage waits for the slowest one, and for the host. `layers`: seconds of the layers of one micro-batch; `sequences`: of the whole round.
+   */
+  bubbleSeconds(layers: number, sequences: number): number {
+    const stages = this.stageShares.length;
+    if (stages === 1) return 0;
+    const [head, host] = [this.#sample(sequences), this.#host(sequences)];
+    const batches = Math.min(stages, Math.max(1, sequences));
+    const way = layers + head + stages * host;
+    return Math.max(way, batches * (slowestStage(this.stageShares, layers, head) + host)) - layers - head - host;
+  }
+
+  /** Seconds until a prompt of `tokens` tokens is computed, if the engine does nothing else. */
+  promptSeconds(tokens: number, pairs: number, pairsInWindow: number): number {
+    const whole = this.#whole;
+    if (whole === undefined) return this.linear(tokens) + this.pairsSeconds(pairs, pairsInWindow);
+    return whole.promptSeconds(tokens, pairs, pairsInWindow) + (this.stageShares.length - 1) * this.#hop(tokens);
+  }
+
+  /**
+   * Seconds of the parts of a step, for one micro-batch of a pipeline. `running`: sequences of all micro-batches,
+   * because the scheduler of an engine looks at all of them in each step.
+   */
+  microBatch(step: EngineStep, running: number): MicroBatchTimes {
+    const whole = this.#whole ?? this;
+    const tokens = step.decodes + step.prefillTokens;
+    const sequences = step.decodes + step.prefillEnds;
+    const head = whole.#sample(sequences);
+    return {
+      host: this.#host(running),
+      layers: whole.linear(tokens) + whole.#sequences(sequences) - head + whole.#attention(step),
+      head,
+      hop: this.#hop(tokens),
+    };
+  }
+
+  /** Seconds in which a stage sends the activations of `tokens` tokens to the next stage. */
+  #hop(tokens: number): number {
+    const { gpu, model, tp } = this.deployment;
+    return sendSeconds(activationBytes(model.hidden, tokens) / tp, gpusOf(this.deployment), gpu, this.#links);
   }
 
   /**
@@ -125,7 +184,7 @@ export class StepModel {
     return this.#host(sequences) * (1 - this.#hidden) + this.#sequences(sequences);
   }
 
-  /** Seconds of a decode step without the part that grows with context. */
+  /** Seconds of a decode step without the part that grows with context, and without bubbles. */
   decodeBase(sequences: number): number {
     return this.#fixed(sequences, sequences);
   }

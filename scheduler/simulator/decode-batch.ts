@@ -1,14 +1,15 @@
 import { Heap } from './heap.ts';
-import type { KvBlocks } from './kv-blocks.ts';
+import { BlockPhases, type KvBlocks } from './kv-blocks.ts';
 import type { Sequence } from './sequence.ts';
 
 /**
- * The decoding batch of one replica. All its sequences gain a token per step, so the batch is described by its size,
+ * A decoding batch: of a replica, or one micro-batch of a pipeline. All its sequences gain a token per step, so the batch is described by its size,
  * its context and the steps at which its sequences end. A sequence that joins has blocks for its tokens so far; the
  * batch takes the blocks for later tokens. When a sequence ends, the caller frees its blocks.
  */
 export class DecodeBatch {
   readonly #blocks: KvBlocks;
+  readonly #phases: BlockPhases;
   readonly #finishes = new Heap<Sequence>();
   /** Sequences in the batch. */
   size = 0;
@@ -26,13 +27,14 @@ export class DecodeBatch {
   /** `window`: tokens that windowed layers attend to; 0: there are no such layers. */
   constructor(blocks: KvBlocks, window = 0) {
     this.#blocks = blocks;
+    this.#phases = new BlockPhases(blocks);
     this.#window = window;
   }
 
   /** Adds a sequence that holds `base` tokens and will get `remaining` more. */
   join(sequence: Sequence): void {
     sequence.since = this.#step;
-    sequence.phase = this.#blocks.join(sequence.base, this.#step);
+    sequence.phase = this.#phases.join(sequence.base, this.#step);
     this.size++;
     this.context += sequence.base;
     this.windowContext += Math.min(sequence.base, this.#window);
@@ -51,7 +53,7 @@ export class DecodeBatch {
   /** Removes a sequence and returns the number of tokens that it held. */
   leave(sequence: Sequence): number {
     const held = this.held(sequence);
-    this.#blocks.leave(sequence.phase);
+    this.#phases.leave(sequence.phase);
     this.size--;
     this.context -= held;
     this.windowContext -= Math.min(held, this.#window);
@@ -61,7 +63,7 @@ export class DecodeBatch {
 
   /** True if the next step needs more blocks than are free. */
   get cramped(): boolean {
-    return this.#blocks.needed(1, this.#step) > this.#blocks.free;
+    return this.#phases.needed(1, this.#step) > this.#blocks.free;
   }
 
   /**
@@ -73,7 +75,21 @@ export class DecodeBatch {
       this.#next(this.#finishes) ?? this.#step + 1,
       this.#next(this.#fills) ?? Number.POSITIVE_INFINITY,
     );
-    return Math.max(1, this.#blocks.stepsInRoom(Math.max(1, next - this.#step), this.#step));
+    return Math.max(1, this.#phases.stepsInRoom(Math.max(1, next - this.#step), this.#step));
+  }
+
+  /** Number of steps until a sequence has all its tokens or fills its window; 0: one has all its tokens. */
+  stepsToEnd(): number {
+    const next = Math.min(
+      this.#next(this.#finishes) ?? this.#step,
+      this.#next(this.#fills) ?? Number.POSITIVE_INFINITY,
+    );
+    return Math.max(0, next - this.#step);
+  }
+
+  /** Number of blocks that the next `steps` steps take. */
+  blocksFor(steps: number): number {
+    return this.#phases.needed(steps, this.#step);
   }
 
   /** Step of the first entry in a heap for a sequence that is still in the batch. */
@@ -88,7 +104,7 @@ export class DecodeBatch {
 
   /** Runs `steps` steps: each sequence gains as many tokens. */
   advance(steps: number): void {
-    this.#blocks.free -= this.#blocks.needed(steps, this.#step);
+    this.#blocks.free -= this.#phases.needed(steps, this.#step);
     this.context += steps * this.size;
     this.windowContext += steps * this.widening;
     this.#step += steps;

@@ -92,7 +92,8 @@ export class Fluid implements FluidLike {
     const attention =
       decoding * (this.#context * step.secondsPerContextToken + seen * step.secondsPerWindowToken) +
       step.pairsSeconds(begins * this.#pairs, begins * this.#windowPairs);
-    return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
+    const sequences = Math.max(1, Math.round(batch));
+    return linear + attention + step.overheadSeconds(sequences) + step.bubbleSeconds(linear + attention, sequences);
   }
 
   /**
@@ -150,8 +151,7 @@ export class Fluid implements FluidLike {
       const latencyS = waitS + output.mean * stepS;
       return { batch, stepS, rate: batch / (output.mean * stepS), ttftS: waitS + stepS, latencyS };
     }
-    const alone =
-      this.#step.linear(Math.max(1, Math.round(input.mean))) + this.#step.pairsSeconds(this.#pairs, this.#windowPairs);
+    const alone = this.#step.promptSeconds(Math.max(1, Math.round(input.mean)), this.#pairs, this.#windowPairs);
     const ttftS = waitS + stepS / 2 + alone + this.#step.host.request_ms * 1e-3;
     return { batch, stepS, rate: batch / (output.mean * stepS), ttftS, latencyS: ttftS + (output.mean - 1) * stepS };
   }

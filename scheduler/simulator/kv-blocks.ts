@@ -1,17 +1,10 @@
 import type { CacheLayout } from '../roofline/model-deployment.ts';
 
-/**
- * The blocks of keys and values of one replica. A decoding sequence gains one token per step and a block every
- * `blockTokens` steps. So its phase, (tokens - step) modulo blockTokens, is constant. The number of sequences of each
- * phase determines how many blocks any number of steps needs.
- */
+/** The blocks of keys and values of one replica. */
 export class KvBlocks {
   readonly total: number;
   readonly blockTokens: number;
   free: number;
-  #decodes = 0;
-  readonly #phases: Int32Array;
-
   readonly #layout: CacheLayout;
   readonly #blockBytes: number;
 
@@ -24,7 +17,6 @@ export class KvBlocks {
       layout.perToken > 0 ? layout.perToken * blockTokens : layout.perWindowToken * blockTokens + layout.perSequence;
     this.total = Math.max(0, Math.floor(freeBytes / Math.max(this.#blockBytes, 1e-9)));
     this.free = this.total;
-    this.#phases = new Int32Array(blockTokens);
   }
 
   /**
@@ -36,7 +28,8 @@ export class KvBlocks {
     return Math.ceil((perWindowToken * Math.min(longest, window) + perSequence) / Math.max(this.#blockBytes, 1e-9));
   }
 
-  get #growing(): boolean {
+  /** True if a decoding sequence takes more blocks. */
+  get growing(): boolean {
     return this.#layout.perToken > 0;
   }
 
@@ -46,7 +39,7 @@ export class KvBlocks {
   }
 
   blocksFor(tokens: number): number {
-    return this.#growing ? Math.ceil(tokens / this.blockTokens) : 0;
+    return this.growing ? Math.ceil(tokens / this.blockTokens) : 0;
   }
 
   take(blocks: number): void {
@@ -56,40 +49,56 @@ export class KvBlocks {
   give(blocks: number): void {
     this.free += blocks;
   }
+}
+
+/**
+ * The blocks that the sequences of one batch take while they decode. A sequence gains one token per step and a block
+ * every `blockTokens` steps. So its phase, (tokens - step) modulo blockTokens, is constant. The number of sequences of
+ * each phase determines how many blocks any number of steps needs.
+ */
+export class BlockPhases {
+  readonly #blocks: KvBlocks;
+  #decodes = 0;
+  readonly #phases: Int32Array;
+
+  constructor(blocks: KvBlocks) {
+    this.#blocks = blocks;
+    this.#phases = new Int32Array(blocks.blockTokens);
+  }
 
   /** Adds a sequence with `tokens` tokens that begins to decode at `step`. Returns its phase. */
   join(tokens: number, step: number): number {
-    if (!this.#growing) return 0;
-    const phase = (((tokens - step) % this.blockTokens) + this.blockTokens) % this.blockTokens;
+    if (!this.#blocks.growing) return 0;
+    const phase = (((tokens - step) % this.#blocks.blockTokens) + this.#blocks.blockTokens) % this.#blocks.blockTokens;
     this.#phases[phase] = (this.#phases[phase] ?? 0) + 1;
     this.#decodes++;
     return phase;
   }
 
   leave(phase: number): void {
-    if (!this.#growing) return;
+    if (!this.#blocks.growing) return;
     this.#phases[phase] = (this.#phases[phase] ?? 0) - 1;
     this.#decodes--;
   }
 
   /** Number of blocks that `steps` decode steps take, beginning with step `step`. */
   needed(steps: number, step: number): number {
-    const cycles = Math.floor(steps / this.blockTokens);
+    const cycles = Math.floor(steps / this.#blocks.blockTokens);
     let needed = cycles * this.#decodes;
-    for (let j = cycles * this.blockTokens; j < steps; j++) needed += this.#beginning(step + j);
+    for (let j = cycles * this.#blocks.blockTokens; j < steps; j++) needed += this.#beginning(step + j);
     return needed;
   }
 
   /** Number of steps, beginning with `step`, until the blocks are used up; at most `wanted`. */
   stepsInRoom(wanted: number, step: number): number {
     if (this.#decodes === 0) return wanted;
-    const cycles = Math.floor(this.free / this.#decodes);
-    if (cycles * this.blockTokens >= wanted) return wanted;
-    let steps = cycles * this.blockTokens;
+    const cycles = Math.floor(this.#blocks.free / this.#decodes);
+    if (cycles * this.#blocks.blockTokens >= wanted) return wanted;
+    let steps = cycles * this.#blocks.blockTokens;
     let needed = cycles * this.#decodes;
     while (steps < wanted) {
       needed += this.#beginning(step + steps);
-      if (needed > this.free) break;
+      if (needed > this.#blocks.free) break;
       steps++;
     }
     return steps;
@@ -97,6 +106,6 @@ export class KvBlocks {
 
   /** Number of sequences that begin a new block at `step`. */
   #beginning(step: number): number {
-    return this.#phases[(this.blockTokens - (step % this.blockTokens)) % this.blockTokens] ?? 0;
+    return this.#phases[(this.#blocks.blockTokens - (step % this.#blocks.blockTokens)) % this.#blocks.blockTokens] ?? 0;
   }
 }

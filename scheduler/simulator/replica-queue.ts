@@ -94,6 +94,7 @@ export class Queue {
       fixed: 0,
       remaining: sent.output,
       firstToken: sent.stored ? sent.arrival : -1,
+      batch: 0,
       base: 0,
       since: 0,
       phase: 0,

@@ -21,6 +21,8 @@ export interface Sequence {
   /** Response tokens that are still to come. While the sequence decodes: the number when its decoding began. */
   remaining: number;
   firstToken: number;
+  /** Index of the micro-batch in which it decodes. */
+  batch: number;
   /**
    * Number of tokens in the sequence's KV cache when its decoding began. Each step adds one token, which is not
    * counted here.

@@ -140,3 +140,39 @@ export function publishedRuns(): PublishedRun[] {
     };
   });
 }
+
+/** Result of a published run of an engine with a pipeline, or of the same engine on one GPU. All requests arrive at time 0. */
+export interface PublishedPipeline {
+  engine: string;
+  model: string;
+  gpu: string;
+  weights: Precision;
+  kv: Precision;
+  tp: number;
+  pp: number;
+  input: number;
+  output: number;
+  requests: number;
+  tokensPerS: number;
+}
+
+export function publishedPipelines(): PublishedPipeline[] {
+  const precisionIn = (row: Row, column: string): Precision => {
+    const found = PRECISIONS.find((one) => one === row[column]);
+    if (found === undefined) throw new Error(`published-pipelines.csv: unknown precision ${row[column]}`);
+    return found;
+  };
+  return readCsv('published-pipelines.csv').map((row) => ({
+    engine: row.engine ?? '',
+    model: row.model ?? '',
+    gpu: row.gpu ?? '',
+    weights: precisionIn(row, 'weights'),
+    kv: precisionIn(row, 'kv'),
+    tp: numberIn(row, 'tp'),
+    pp: numberIn(row, 'pp'),
+    input: numberIn(row, 'input'),
+    output: numberIn(row, 'output'),
+    requests: numberIn(row, 'requests'),
+    tokensPerS: numberIn(row, 'tokens_per_s'),
+  }));
+}

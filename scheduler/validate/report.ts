@@ -6,6 +6,7 @@ import { consumerRatioSection } from './consumer-gpu-section.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernel-sections.ts';
 import { drainSection, llamaSection } from './measured-workloads.ts';
 import { helixSection, relativeSection } from './other-gpu-sections.ts';
+import { pipelineSection } from './pipeline-section.ts';
 import { publishedSection } from './published-section.ts';
 import { percent, table } from './text-table.ts';
 
@@ -32,7 +33,7 @@ export function validate(catalogue: HardwareCatalogue): Validation {
     consumerRatioSection,
     helixSection,
   ].map((make) => make(older));
-  const sections = [publishedSection(catalogue), sweepSection(catalogue), ...earlier];
+  const sections = [publishedSection(catalogue), pipelineSection(catalogue), sweepSection(catalogue), ...earlier];
   const missed = sections
     .flatMap(({ checks }) => checks)
     .filter(({ limit, found }) => limit !== undefined && !(found <= limit)).length;
