@@ -60,6 +60,8 @@ export interface TimelineResult {
   migrated: number;
   slots: SlotRow[];
   latencies: Float64Array;
+  /** Seconds of each request's response; NaN: unanswered. */
+  byRequest: Float64Array;
 }
 
 /** Runs all requests through a changing deployment. The same input gives the same output. */
@@ -147,6 +149,7 @@ function summary(
   const { requests } = setup;
   const column = () => new Float64Array(requests.count);
   const [latency, ttft, tbt] = [column(), column(), column()];
+  const byRequest = column().fill(Number.NaN);
   const bySlot: number[][] = slots.map(() => []);
   let [answered, several, last] = [0, 0, 0];
   for (let i = 0; i < requests.count; i++) {
@@ -154,6 +157,7 @@ function summary(
     if (Number.isNaN(end)) continue;
     const [arrived, first, output] = [requests.arrival[i] ?? 0, fleet.first[i] ?? end, requests.output[i] ?? 1];
     latency[answered] = end - arrived;
+    byRequest[i] = end - arrived;
     ttft[answered++] = first - arrived;
     if (output > 1) tbt[several++] = (end - first) / (output - 1);
     bySlot[Math.floor(arrived / setup.slotS)]?.push(end - arrived);
@@ -176,5 +180,6 @@ function summary(
     migrated: fleet.migrated,
     slots,
     latencies: sorted,
+    byRequest,
   };
 }

@@ -2,12 +2,23 @@ import * as z from 'zod';
 import { ablationClaims } from './ablation-claims.ts';
 import { appendixD } from './assignment-claims.ts';
 import { boundClaims } from './bound-claims.ts';
+import { dayClaims } from './day-claims.ts';
 import { forecastClaims } from './forecast-claims.ts';
 import { type CellOf, cellOf } from './latency-cells.ts';
+import { saturationClaims } from './saturation-claims.ts';
 import { searchClaims } from './search-claims.ts';
 import { switchClaims } from './switch-claims.ts';
 
-export const SECTIONS = ['assignment', 'search', 'forecast', 'switch', 'ablation', 'bound'] as const;
+export const SECTIONS = [
+  'assignment',
+  'search',
+  'forecast',
+  'switch',
+  'ablation',
+  'bound',
+  'day',
+  'saturation',
+] as const;
 
 /** A unit that a thread computes and stores separately: a section, or a run of the section on latency. */
 export type Part = { section: (typeof SECTIONS)[number]; quick: boolean } | { run: CellOf };
@@ -27,6 +38,10 @@ export function computePart(part: Part): unknown {
       return ablationClaims(part);
     case 'bound':
       return boundClaims(part);
+    case 'day':
+      return dayClaims(part);
+    case 'saturation':
+      return saturationClaims(part);
   }
 }
 
@@ -43,7 +58,16 @@ export const nameOf = (part: Part): string =>
 /**
  * Seconds on an idle core, measured once: for the order, the longest first, and for the estimate of the remaining time.
  */
-const SECTION_S = { assignment: 1, search: 100, forecast: 100, switch: 60, ablation: 100, bound: 200 };
+const SECTION_S = {
+  assignment: 1,
+  search: 100,
+  forecast: 100,
+  switch: 60,
+  ablation: 100,
+  bound: 200,
+  day: 400,
+  saturation: 60,
+};
 const RUN_S_PER_GPU = { azure: 0.4, servegen: 1.4 };
 const QUICK_SHARE = 0.2;
 

@@ -30,7 +30,7 @@ export const catalogue = withDatasheetMemory(loadCatalogue());
 export type TraceName = 'azure' | 'servegen';
 
 /** The six spans of each trace, seconds from its start, and the seconds before them from which forecasts may learn. */
-const SPANS: Record<TraceName, { fromS: number; toS: number; beforeS: number }[]> = {
+const SPANS: Record<TraceName, Window[]> = {
   azure: Array.from({ length: 6 }, (_, i) => ({ fromS: i * 580, toS: (i + 1) * 580, beforeS: i * 580 })),
   // Day five, about every four hours: at noon no client is recorded.
   servegen: [0, 4, 8, 11, 16, 20].map((hour) => {
@@ -67,10 +67,33 @@ export interface SetupOf {
   load?: number;
 }
 
-export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load = STATIC_LOAD }: SetupOf): Setup {
+/** Seconds of a trace, and the seconds before them from which forecasts may learn. */
+interface Window {
+  fromS: number;
+  toS: number;
+  beforeS: number;
+}
+
+interface WindowOf extends Omit<SetupOf, 'span'> {
+  window: Window;
+  /** Its name in tables: `span 1`. */
+  part: string;
+  /** Most tokens of a response. */
+  outputMax?: number;
+}
+
+export function setupOf({ span, ...of }: SetupOf): Setup {
+  const window = SPANS[of.trace][span];
+  if (window === undefined) throw new Error(`${of.trace} has no span ${span + 1}`);
+  return setupIn({ ...of, window, part: `span ${span + 1}` });
+}
+
+export function setupIn(of: WindowOf): Setup {
+  const { model: name, gpus, trace, window, part, seed = 1, load = STATIC_LOAD, outputMax = OUTPUT_MAX } = of;
   const model = findModel(catalogue, name);
-  const { fromS, toS, beforeS } = SPANS[trace][number] ?? { fromS: 0, toS: 0, beforeS: 0 };
-  const draw = (from: number, to: number, scale: number): Span => spanOf(trace, model, { from, to, scale, seed });
+  const { fromS, toS, beforeS } = window;
+  const draw = (from: number, to: number, scale: number): Span =>
+    spanOf(trace, model, { from, to, scale, seed, outputMax });
   // Kinds are those of the history; the first span of a trace has no history and uses its own.
   const first = draw(fromS, toS, 1);
   const pastFirst = beforeS > 0 ? draw(fromS - beforeS, fromS, 1) : first;
@@ -92,7 +115,7 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
   const classify = kindClassifier(fitted);
   const kindsOf = (of: Requests) => Int32Array.from(lengthsOf(of), classify);
   return {
-    name: `${model.id.split('/').at(-1)} on ${gpus} H100, ${trace} span ${number + 1}`,
+    name: `${model.id.split('/').at(-1)} on ${gpus} H100, ${trace} ${part}`,
     table,
     requests,
     senders,
@@ -117,13 +140,21 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
   };
 }
 
-function spanOf(trace: TraceName, model: Model, of: { from: number; to: number; scale: number; seed: number }): Span {
+interface Drawing {
+  from: number;
+  to: number;
+  scale: number;
+  seed: number;
+  outputMax: number;
+}
+
+function spanOf(trace: TraceName, model: Model, of: Drawing): Span {
   const context = model.context || 4096;
   const options: SpanOptions = {
     fromS: of.from,
     toS: of.to,
-    inputMax: context - OUTPUT_MAX - 1,
-    outputMax: OUTPUT_MAX,
+    inputMax: context - of.outputMax - 1,
+    outputMax: of.outputMax,
     scale: of.scale,
     seed: of.seed,
   };
