@@ -50,7 +50,7 @@ export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
 interface SecretProps {
   title: string;
   secret: string;
-  /** A command with the secret, and what it is for. */
+  /** A command with the secret, and its purpose. */
   command?: { label: string; text: string };
   close: () => void;
 }

@@ -137,7 +137,7 @@ it('the session’s model reaches the engine under its own name, and no other mo
   client.socket.send('{"type":"session.update","mod\\u0065l":"another/model"}');
   expect(await client.got('error')).toMatchObject({ error: { code: 'model_not_allowed', param: 'model' } });
   client.say({ type: 'response.create' });
-  await client.got('response.done'); // The session goes on.
+  await client.got('response.done'); // The session continues.
   client.socket.close();
 });
 

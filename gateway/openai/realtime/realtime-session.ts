@@ -116,7 +116,7 @@ export class RealtimeSession implements ResponseSink {
     this.#close(SERVER_ERROR, error);
   }
 
-  /** Ends the session: tells the client why, and cancels the engine's work. */
+  /** Ends the session: sends the client the error, and cancels the engine's work. */
   #close(code: number, error: ApiError): void {
     if (this.#over) return;
     this.#tell(error);

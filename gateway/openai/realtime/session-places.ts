@@ -2,7 +2,7 @@ import { ApiError } from '../../../shared/openai/api-errors.ts';
 
 /** Maximum realtime sessions of one process. Each may hold a megabyte in messages. */
 const SESSIONS_MAX = 512;
-/** Maximum realtime sessions of one key holder, so that one holder cannot take all places. */
+/** Maximum realtime sessions of one key holder, so that no holder can take all places. */
 const SESSIONS_PER_HOLDER_MAX = 64;
 
 /** Number of open sessions by key holder; at most SESSIONS_MAX entries. */

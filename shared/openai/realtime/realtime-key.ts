@@ -1,4 +1,4 @@
-/** Where a browser's realtime client sends its key: OpenAI's clients offer it as a subprotocol of the WebSocket. */
+/** The key of a browser's realtime client: OpenAI's clients offer it as a subprotocol of the WebSocket. */
 
 /** The subprotocol that a client offers and a server accepts. */
 export const REALTIME_PROTOCOL = 'realtime';

@@ -8,7 +8,7 @@ export function realtimeModelHeader(model: string): [string, string] {
   return [REALTIME_MODEL_HEADER, encodeURIComponent(model)];
 }
 
-/** The name of a model as it may stand in JSON: `"model"`, or with a letter as a Unicode escape. */
+/** The name of a model as JSON may contain it: `"model"`, or with a letter as a Unicode escape. */
 const MAY_NAME_MODEL = /"model"|\\u/;
 
 /**

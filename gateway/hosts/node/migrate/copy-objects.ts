@@ -13,6 +13,8 @@ import { Database } from '../sqlite.ts';
 
 /** Classes of objects that stay in the data directory of a process. */
 const LOCAL_CLASSES: ReadonlySet<string> = new Set(['TUNNEL', 'OBSERVE', 'CIRCUIT']);
+/** Usage records of single requests do not move: several processes have them in a table instead of objects. */
+const NOT_MOVED = 'USAGE';
 /** The driver sends an image as one value, and PostgreSQL's text form of it has twice as many bytes. */
 const IMAGE_MAX_BYTES = 192 * 1024 * 1024;
 /** Number of the image in the object's log. */
@@ -38,7 +40,8 @@ function filesOf(objects: string, alarms: ReadonlyMap<string, number>): StoredFi
       return [`${className}/${fileName(name)}`, name];
     }),
   );
-  return sharedClasses(objects).flatMap((className) =>
+  const moved = sharedClasses(objects).filter((className) => className !== NOT_MOVED);
+  return moved.flatMap((className) =>
     readdirSync(join(objects, className))
       .filter((file) => file.endsWith('.sqlite'))
       .map((file) => {
@@ -93,7 +96,8 @@ export async function copyObjectsToPostgres(objects: string, scratch: string, co
       throw new CommandError(`The copy of ${key} differs from the original. Nothing was changed.`);
   }
   const insertAlarm = 'INSERT INTO object_alarms (object, slot, at) VALUES ($1, $2, $3)';
-  for (const [key, at] of alarms) await connection.query(insertAlarm, [key, slotOf(key), at]);
+  for (const [key, at] of alarms)
+    if (splitKey(key)[0] !== NOT_MOVED) await connection.query(insertAlarm, [key, slotOf(key), at]);
   return files.length;
 }
 
