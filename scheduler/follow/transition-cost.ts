@@ -23,8 +23,8 @@ const IDLE_LOAD = 0.92;
 const LOAD_MAX = 0.95;
 /** A remaining backlog drains at least at this share of the capacity. */
 const SPARE_MIN = 0.05;
-/** Assumed wait of each request that no replica can serve, seconds. */
-const UNSERVED_S = 600;
+/** A backlog that remains after the horizon is followed for at most this time. */
+const BEYOND_S = 600;
 /** A change in more waves than this is computed in this many parts. */
 const PARTS_MAX = 32;
 
@@ -58,9 +58,9 @@ export function demandShares(
 
 /**
  * Request seconds, that is the number of requests in progress summed over time: over the horizon, and until the
- * remaining backlog has drained. A request that no replica can serve counts as UNSERVED_S. `at`: the step in which the
- * change to `to` is ordered; undefined: the layout stays. Replicas change in waves; replicas of other waves serve
- * meanwhile.
+ * remaining backlog has drained, at most for BEYOND_S. A request that no replica can serve counts as the longest time
+ * that a request can take, so that no load is too high to serve a part of it. `at`: the step in which the change to
+ * `to` is ordered; undefined: the layout stays. Replicas change in waves; replicas of other waves serve meanwhile.
  */
 export function transitionCost(problem: FollowProblem, to: Layout, at: number | undefined): number {
   return problem.models.reduce((sum, one) => sum + costOf(problem, one, to, at), 0);
@@ -75,17 +75,22 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
   const waves = Math.max(1, Math.ceil(ended / Math.max(1, wave)));
   const darkS = changes ? switchS * waves : 0;
   const least = running.map((count, i) => Math.min(count, to[i] ?? 0));
+  const unservedS = unservedSeconds(problem, demand);
   let [waiting, area] = [0, 0];
   let last = { rate: 0, capacity: 0 };
   const phase = (layout: Layout, typical: readonly number[], seconds: number) => {
     if (seconds <= 0) return;
-    const rate = typical.reduce((sum, one) => sum + one, 0);
     const { indexes, assignment } = demandShares(problem, demand, layout, typical);
-    // Requests that no replica can serve are counted in `unserved`. Without load, the capacity is unlimited.
-    const capacity = assignment.load > 0 ? rate / assignment.load : Number.POSITIVE_INFINITY;
+    let [rate, unserved] = [0, 0];
+    for (const [kind, one] of typical.entries())
+      if ((assignment.served[kind] ?? 0) > 0) rate += one;
+      else unserved += one * (unservedS[kind] ?? 0);
+    // Without load, the capacity is unlimited. Without replicas, a backlog waits.
+    const unloaded = indexes.length > 0 ? Number.POSITIVE_INFINITY : 0;
+    const flow = assignment.served.reduce((sum, one) => sum + one, 0);
+    const capacity = assignment.load > 0 ? flow / assignment.load : unloaded;
     last = { rate, capacity };
-    const unserved = typical.reduce((sum, one, kind) => sum + ((assignment.served[kind] ?? 0) > 0 ? 0 : one), 0);
-    area += (unserved * UNSERVED_S + servedSeconds(problem, { indexes, assignment })) * seconds;
+    area += (unserved + servedSeconds(problem, { indexes, assignment })) * seconds;
     const after = waiting + (rate - capacity) * seconds;
     if (after >= 0) area += ((waiting + after) / 2) * seconds;
     else if (Number.isFinite(capacity)) area += waiting ** 2 / (2 * (capacity - rate));
@@ -115,8 +120,30 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
     phase(to, typical, slotS - dark);
   }
   if (waiting === 0 || !Number.isFinite(last.capacity)) return area;
-  return area + waiting ** 2 / (2 * Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN, 1e-9));
+  const spare = Math.max(last.capacity - last.rate, last.capacity * SPARE_MIN);
+  const drainS = Math.min(BEYOND_S, waiting / spare);
+  return area + drainS * (waiting - (spare * drainS) / 2);
 }
+
+/**
+ * Upper bound of the time of one served request, by kind: it waits during the horizon and as long as a backlog is
+ * followed, and then takes the time of the slowest option at its highest load.
+ */
+function unservedSeconds(problem: FollowProblem, { model, kinds, mean }: ForecastDemand): number[] {
+  const waitS = mean.length * problem.slotS + BEYOND_S;
+  const own = optionsOf(problem, model).flatMap((i) => problem.options[i] ?? []);
+  return kinds.map((_, kind) => {
+    const times = own.map(({ rates, latencyS }) => {
+      const rate = rates[kind] ?? 0;
+      const longestS = (latencyS[kind] ?? 0) + waitFactor(LOAD_MAX) / (rate || 1);
+      return rate > 0 && Number.isFinite(longestS) ? longestS : 0;
+    });
+    return waitS + Math.max(0, ...times);
+  });
+}
+
+/** Mean wait of Poisson arrivals at this load, in service times. */
+const waitFactor = (load: number): number => load / (2 * (1 - load));
 
 /**
  * Replicas during a change. `done`: share of the new replicas that already serve. `ended`: share of the ending replicas
@@ -146,7 +173,7 @@ function servedSeconds({ options }: FollowProblem, { indexes, assignment }: Shar
     const load = Math.min(LOAD_MAX, assignment.loads[k] ?? 0);
     const flow = assignment.flow[k] ?? [];
     const { rates, latencyS } = options[i] ?? { rates: [], latencyS: [] };
-    const wait = load / (2 * (1 - load));
+    const wait = waitFactor(load);
     return (
       sum +
       flow.reduce(

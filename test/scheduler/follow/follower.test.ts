@@ -25,6 +25,13 @@ test('from nothing it starts what is asked for, gives kinds to the replicas that
   expect(world.last).toMatchObject({ model: MODEL, decision: 'keep', misjudged: 0.04, requests: PROMPTS });
 });
 
+test('from nothing it starts all that fits, even if several times more is asked for', async () => {
+  const world = new World();
+  world.arrivals = () => PROMPTS.map((one) => 5 * one);
+  await world.run(2);
+  expect(world.running[0] + world.running[1]).toBe(4);
+});
+
 test('a mix that changes for good changes the replicas; a burst of one slot does not', async () => {
   const world = new World();
   const start = Math.floor(world.now / (SLOT_S * 1e3));

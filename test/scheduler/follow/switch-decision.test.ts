@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
 import { candidateLayouts } from '../../../scheduler/follow/candidate-layouts.ts';
 import { loadsText } from '../../../scheduler/follow/describe-loads.ts';
-import type { FollowProblem, ReplicaOption } from '../../../scheduler/follow/follow-problem.ts';
+import { type FollowProblem, type ReplicaOption, TRACE_DEMAND } from '../../../scheduler/follow/follow-problem.ts';
 import { Decider } from '../../../scheduler/follow/switch-decision.ts';
 import { demandShares, transitionCost } from '../../../scheduler/follow/transition-cost.ts';
 import { demand, OPTIONS, problem } from './support.ts';
@@ -82,6 +82,20 @@ test('where nothing runs and there is room for less than is asked for, what fits
   expect([found.kind, found.stayCost - found.bestCost < 0.9 * found.stayCost]).toEqual(['switch', true]);
 });
 
+test('however much more is asked for than fits, where nothing runs, all that fits is started at once', async () => {
+  for (const times of [1, 3, 10, 1_000]) {
+    const steps = Array.from({ length: 5 }, () => [24 * times, 6 * times]);
+    const { kind, layout } = await decide(2).decide(problem(steps, { running: [0, 0] }));
+    expect([times, kind, layout]).toEqual([times, 'switch', [3, 1]]);
+  }
+});
+
+test('a replica that needs many minutes for a response is still better than none', async () => {
+  const slow = OPTIONS.map((one) => ({ ...one, rates: [0.02, 0.01], latencyS: [900, 1_800] }));
+  const found = await decide(2).decide(problem([[0.01, 0.01]], { options: slow, running: [0, 0] }));
+  expect(found.kind).toBe('switch');
+});
+
 test('a node that is lost is planned without, one that is gained is used', async () => {
   const lost = await decide().decide(
     problem([BEFORE, BEFORE], { running: [2, 1], pools: [{ id: 'p', gpus: 6, replicas: 3 }] }),
@@ -122,6 +136,36 @@ test('whatever is expected, a decision fits on the nodes, and costs no more than
     }),
     { numRuns: 40 },
   );
+});
+
+const servedRate = fc.double({ min: 0.01, max: 20, noNaN: true });
+const latency = fc.double({ min: 0.01, max: 5_000, noNaN: true });
+const ways = fc.tuple(servedRate, servedRate, latency, latency, fc.boolean());
+
+test('to serve something never costs more than to serve nothing, and no more now than later', () => {
+  fc.assert(
+    fc.property(steps, layouts, fc.tuple(ways, ways), (expected, to, own) => {
+      const options = OPTIONS.map((one, i): ReplicaOption => {
+        const [a, b, first = 1, second = 1, both] = own[i] ?? [];
+        return { ...one, rates: [a ?? 1, both ? (b ?? 1) : 0], latencyS: [first, second] };
+      });
+      const given = problem(expected, { options, running: [0, 0] });
+      const costs = expected.map((_, at) => transitionCost(given, to, at));
+      costs.push(transitionCost(given, given.running, undefined));
+      // Kinds without expected requests count with a trace of the demand, if they can be served.
+      const most = (cost: number) => cost * (1 + 10 * TRACE_DEMAND) + 1e-9;
+      for (const [at, cost] of costs.entries()) expect(cost).toBeLessThanOrEqual(most(costs[at + 1] ?? cost));
+    }),
+  );
+});
+
+test('a backlog does not vanish while no replica serves', () => {
+  const steps = Array.from({ length: 4 }, () => [30, 30]);
+  // All replicas change at the same time, in the last slot, for replicas that are as fast.
+  const [first] = OPTIONS;
+  const options = first === undefined ? [] : [first, { ...first, place: { ...first.place, tp: 1 } }];
+  const given = problem(steps, { options, running: [4, 0], wave: 4 });
+  expect(transitionCost(given, [0, 4], 3)).toBeGreaterThan(transitionCost(given, [4, 0], undefined));
 });
 
 test('over several models and kinds of GPUs a layout serves as much as the best of all, up to what leaves room', async () => {
