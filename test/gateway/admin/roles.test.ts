@@ -32,7 +32,7 @@ beforeAll(async () => {
 const CONSUMERS = [
   ...['/me', '/me/limits', '/me/files', '/me/hours', '/me/requests', '/me/projects', '/usage', '/usage/batches'],
   ...['/requests/:id', '/projects/:id/members', '/projects/:id/members/:user', '/access-requests', '/model-cards'],
-  '/catalogue',
+  ...['/catalogue', '/statements'],
 ].map((path) => `get ${path}`);
 const LOGINS = [
   ...['post /keys', 'get /keys', 'get /keys/:id', 'patch /keys/:id', 'post /keys/:id/rotate', 'delete /keys/:id'],
