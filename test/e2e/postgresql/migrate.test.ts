@@ -114,11 +114,14 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
     let key: string;
     let url: string;
     let before: unknown;
-    const directory = () => join(data, '..');
+    /** Contains the data directories and the key, so that runs at the same time have nothing in common. */
+    let home: string;
+    const directory = () => home;
 
     beforeAll(async () => {
       url = await server.database('moved');
-      const gateway = await Gateway.start();
+      home = await temporaryDirectory();
+      const gateway = await Gateway.start({ data: join(home, 'data') });
       ({ data, port } = gateway);
       engine = await startEngine({ models: [MODEL] });
       const token = await gateway.createJoinToken();
