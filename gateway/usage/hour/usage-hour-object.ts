@@ -17,6 +17,7 @@ import {
   usageTotalOf,
 } from '../usage-totals.ts';
 import { HourRecordsReader } from './hour-records-reader.ts';
+import { createHourTables } from './hour-tables.ts';
 import { MinuteHistograms } from './minute-histograms.ts';
 import { storeRows } from './store-rows.ts';
 import { countUsageRow } from './usage-metrics.ts';
@@ -31,7 +32,7 @@ const GROUPS = 300;
 export const RETENTION_DEFAULT_DAYS = 400;
 const DAY_MS = 86_400_000;
 /** Maximum time until the retention is checked again, because the environment may change it meanwhile. */
-const RETENTION_CHECK_MS = 7 * DAY_MS;
+export const RETENTION_CHECK_MS = 7 * DAY_MS;
 
 /**
  * The usage object: all usage records of one hour. Everything is stored. Added records are on disk when the response is
@@ -66,14 +67,7 @@ export class UsageObject extends GatewayObject {
   #create(): void {
     if (this.#exists) return;
     this.#exists = true;
-    this.ctx.storage.sql.exec(`CREATE TABLE records (n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL,
-        stream INTEGER NOT NULL, at INTEGER NOT NULL, estimated INTEGER NOT NULL, traced INTEGER NOT NULL,
-        model TEXT NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, row TEXT NOT NULL);
-      CREATE UNIQUE INDEX records_name ON records (session, stream);
-      CREATE INDEX records_at ON records (at);
-      CREATE TABLE totals (name TEXT PRIMARY KEY, total TEXT NOT NULL);
-      CREATE TABLE sending (batch INTEGER NOT NULL, total TEXT NOT NULL)`);
-    this.#minutes.create();
+    createHourTables(this.ctx.storage.sql);
     this.#counted = true;
   }
 

@@ -130,7 +130,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       key = await gateway.createKey('k', { limits: { requests_per_minute: 1_000 } });
       await gateway.admin('PATCH', 'settings', { public_url: 'https://gw.example.org' });
       for (let n = 0; n < 3; n++) await ask(gateway);
-      before = await stateOf(gateway, 3);
+      before = await stateOf(gateway, 3, key);
       await gateway.stop();
       writeFileSync(join(directory(), 'cluster.key'), 'k'.repeat(40), { mode: 0o600 });
       cpSync(data, `${data}-copy`, { recursive: true });
@@ -167,7 +167,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       ]);
       expect([(await moving.end(60_000)).code, moving.output]).toEqual([
         0,
-        expect.stringMatching(/equal in both places/),
+        expect.stringMatching(/ 3 usage records, equal in both places/),
       ]);
       expect(readdirSync(join(data, 'moved', 'objects'))).toContain('REGISTRY');
       const without = new Managed([NODE, GATEWAY_MAIN, 'serve', '--data', data, '--port', '0']);
@@ -176,9 +176,9 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       const second = await Gateway.start({ args: await shared() });
       const first = await Gateway.start({ data, port, args: await shared() });
       await first.serving(1);
-      for (const gateway of [first, second]) expect(await stateOf(gateway, 3)).toEqual(before);
+      for (const gateway of [first, second]) expect(await stateOf(gateway, 3, key)).toEqual(before);
       expect([await ask(first), await ask(second)]).toEqual([200, 200]);
-      const between = await stateOf(second, 5);
+      const between = await stateOf(second, 5, key);
       const back = { directory: data, url, keyFile: keyFile(), program: PROGRAM };
       await first.stop();
       await expect(migrateToDirectory(back)).rejects.toThrow(/Stop all gateway processes first. 1 of them/);
@@ -187,12 +187,14 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       await expect(migrateToDirectory({ ...back, keyFile: `${keyFile()}.other` })).rejects.toThrow(
         /another --cluster-key/,
       );
-      await migrateToDirectory(back);
+      expect(await migrateToDirectory(back)).toMatchObject({ records: 5 });
       await expect(migrateToDirectory(back)).rejects.toThrow(/has accounts already/);
       const alone = await Gateway.start({ data, port });
       await alone.serving(1);
-      expect(await stateOf(alone, 5)).toEqual(between);
+      expect(await stateOf(alone, 5, key)).toEqual(between);
       expect(await ask(alone)).toBe(200);
+      // The hour's object, which is new, numbers its batches of totals from 1 again.
+      await stateOf(alone, 6, key);
       await alone.stop();
       const late = new Managed([
         NODE,
@@ -287,7 +289,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       await expect(migrateToDirectory(empty)).rejects.toThrow(/objects of this gateway are in/);
       await migrateToDirectory(options);
       const alone = await Gateway.start({ data: copy });
-      expect(await stateOf(alone, 3)).toEqual(before);
+      expect(await stateOf(alone, 3, key)).toEqual(before);
       await alone.stop();
     });
 
@@ -303,14 +305,26 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
   });
 });
 
-/** What operators see of accounts, when the totals have `requests` requests. */
-async function stateOf(gateway: Gateway, requests: number): Promise<unknown> {
+/** What operators see of accounts, when the totals have `requests` requests, and the single requests of `key`. */
+async function stateOf(gateway: Gateway, requests: number, key: string): Promise<unknown> {
   const usage = await eventually('usage', 30_000, async () => {
     const found = (await gateway.admin('GET', 'usage?group_by=model')) as { data: { requests: number }[] };
     return found.data[0]?.requests === requests ? found : undefined;
   });
   const lists = ['keys', 'users', 'projects', 'join-tokens', 'settings', 'audit', 'providers'];
-  return [usage, ...(await Promise.all(lists.map((list) => gateway.admin('GET', list))))].map(withoutTimesOfUse);
+  const state = await Promise.all(lists.map((list) => gateway.admin('GET', list)));
+  return [usage, ...(await recordsOf(gateway, requests, key)), ...state].map(withoutTimesOfUse);
+}
+
+/** Single requests of a key, and their sums by hour. */
+async function recordsOf(gateway: Gateway, requests: number, key: string): Promise<unknown[]> {
+  const read = async (list: string) => {
+    const answer = await fetch(`${gateway.url}/admin/me/${list}`, { headers: { authorization: `Bearer ${key}` } });
+    return ((await answer.json()) as { data: { request_id: string }[] }).data;
+  };
+  const records = await read('requests');
+  expect(records).toHaveLength(requests);
+  return [records.sort((a, b) => (a.request_id < b.request_id ? -1 : 1)), await read('hours?hours=2')];
 }
 
 /** The time of a key's last use is stored now and then. */

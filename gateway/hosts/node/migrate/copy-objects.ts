@@ -10,11 +10,10 @@ import { Alarms } from '../object-alarms.ts';
 import { fileName, objectName } from '../object-file-name.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
 import { Database } from '../sqlite.ts';
+import { USAGE_CLASS } from './copy-usage.ts';
 
 /** Classes of objects that stay in the data directory of a process. */
 const LOCAL_CLASSES: ReadonlySet<string> = new Set(['TUNNEL', 'OBSERVE', 'CIRCUIT']);
-/** Usage records of single requests do not move: several processes have them in a table instead of objects. */
-const NOT_MOVED = 'USAGE';
 /** The driver sends an image as one value, and PostgreSQL's text form of it has twice as many bytes. */
 const IMAGE_MAX_BYTES = 192 * 1024 * 1024;
 /** Number of the image in the object's log. */
@@ -32,7 +31,7 @@ export function sharedClasses(objects: string): string[] {
   return directories.map(({ name }) => name).filter((name) => !LOCAL_CLASSES.has(name));
 }
 
-/** @throws CommandError if an object's name is unknown */
+/** Usage records become rows: see copy-usage.ts. @throws CommandError if an object's name is unknown */
 function filesOf(objects: string, alarms: ReadonlyMap<string, number>): StoredFile[] {
   const namesByFile = new Map(
     [...alarms.keys()].map((key) => {
@@ -40,7 +39,7 @@ function filesOf(objects: string, alarms: ReadonlyMap<string, number>): StoredFi
       return [`${className}/${fileName(name)}`, name];
     }),
   );
-  const moved = sharedClasses(objects).filter((className) => className !== NOT_MOVED);
+  const moved = sharedClasses(objects).filter((className) => className !== USAGE_CLASS);
   return moved.flatMap((className) =>
     readdirSync(join(objects, className))
       .filter((file) => file.endsWith('.sqlite'))
@@ -97,7 +96,7 @@ export async function copyObjectsToPostgres(objects: string, scratch: string, co
   }
   const insertAlarm = 'INSERT INTO object_alarms (object, slot, at) VALUES ($1, $2, $3)';
   for (const [key, at] of alarms)
-    if (splitKey(key)[0] !== NOT_MOVED) await connection.query(insertAlarm, [key, slotOf(key), at]);
+    if (splitKey(key)[0] !== USAGE_CLASS) await connection.query(insertAlarm, [key, slotOf(key), at]);
   return files.length;
 }
 

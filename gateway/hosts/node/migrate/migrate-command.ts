@@ -56,7 +56,7 @@ async function migrateCommand(args: readonly string[]): Promise<number> {
       : await (await import('./to-postgres.ts')).migrateToPostgres(options);
   const text = moved.finished
     ? 'an earlier move is finished'
-    : `${moved.rows} rows and ${moved.objects} objects, equal in both places`;
+    : `${moved.rows} rows, ${moved.objects} objects and ${moved.records} usage records, equal in both places`;
   console.log(json ? JSON.stringify({ data, ...moved }) : `${data}: ${text}`);
   return EXIT_DONE;
 }

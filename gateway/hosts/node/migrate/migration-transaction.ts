@@ -20,6 +20,8 @@ export interface Moved {
   /** Rows of accounts. */
   rows: number;
   objects: number;
+  /** Usage records of single requests. */
+  records: number;
   /** True if an interrupted move was finished, which had copied everything before. */
   finished: boolean;
 }

@@ -16,6 +16,7 @@ import { BINDING_FILE, boundDatabase, MOVED, placeOf, SHARED, writeBinding } fro
 import type { Connection } from '../postgresql/postgres-pool.ts';
 import { addAlarms, copyObjectsToDirectory, sharedAlarms, sharedClasses, storedAlarms } from './copy-objects.ts';
 import { compareTables, copyTablesToSqlite } from './copy-tables.ts';
+import { copyUsageToDirectory, retentionAlarms } from './copy-usage.ts';
 import {
   inTransaction,
   type MigrateOptions,
@@ -64,7 +65,7 @@ async function copyAll(connection: Connection, { path, key, program }: Target): 
   if (bound !== undefined && bound !== id)
     throw new CommandError(`${path} belongs to another database. Give --data a new directory.`);
   if (holder === MOVED) {
-    if (place === placeOf(path) && bound === id) return { rows: 0, objects: 0, finished: true };
+    if (place === placeOf(path) && bound === id) return { rows: 0, objects: 0, records: 0, finished: true };
     throw new CommandError(`The data of this database was moved to the directory ${place} before.`);
   }
   requireKey(holder === SHARED, key);
@@ -73,12 +74,12 @@ async function copyAll(connection: Connection, { path, key, program }: Target): 
   const staging = join(path, STAGING);
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(join(staging, 'objects'), { recursive: true, mode: 0o700 });
-  const rows = await copyAccounts(connection, join(staging, ACCOUNTS_FILE), program.migrations);
-  const objects = key === undefined ? 0 : await copyShared(connection, staging, key);
+  const rows = await copyAccounts(connection, staging, { key, program });
+  const shared = key === undefined ? { objects: 0, records: 0 } : await copyShared(connection, staging, key);
   // Written before the commit: with it, an interrupted command recognizes that its copies are complete.
   if (bound === undefined) writeBinding(path, { installation: id });
   await connection.query('UPDATE gateway_installation SET holder = $1, place = $2', [MOVED, placeOf(path)]);
-  return { rows, objects, finished: false };
+  return { rows, ...shared, finished: false };
 }
 
 function requireKey(isShared: boolean, key: ClusterKey | undefined): void {
@@ -92,27 +93,35 @@ function requireKey(isShared: boolean, key: ClusterKey | undefined): void {
 
 async function copyAccounts(
   connection: Connection,
-  file: string,
-  migrations: Target['program']['migrations'],
+  staging: string,
+  { key, program }: Pick<Target, 'key' | 'program'>,
 ): Promise<number> {
-  const accounts = openAccountsFile(file, migrations);
+  const accounts = openAccountsFile(join(staging, ACCOUNTS_FILE), program.migrations);
   try {
     const rows = await copyTablesToSqlite(connection, accounts.file);
     await compareTables(accounts.file, connection);
+    // The hours' objects are new and number their batches of totals from 1 again.
+    if (key !== undefined) accounts.file.rows('DELETE FROM usage_batches', []);
     return rows;
   } finally {
     await accounts.close();
   }
 }
 
-async function copyShared(connection: Connection, staging: string, key: ClusterKey): Promise<number> {
+async function copyShared(
+  connection: Connection,
+  staging: string,
+  key: ClusterKey,
+): Promise<Pick<Moved, 'objects' | 'records'>> {
   const secrets = await storedSecrets(connection, key);
   if (secrets === undefined) throw new CommandError('The database has no keys of an issuer.');
   writePrivateFile(join(staging, 'admin.key'), `${secrets.adminKey}\n`);
   await writeWorkerSecrets(join(staging, 'issuer'), secrets.issuer);
   const objects = await copyObjectsToDirectory(connection, join(staging, 'objects'));
+  const hours = await copyUsageToDirectory(connection, join(staging, 'objects'));
   addAlarms(join(staging, 'objects'), await storedAlarms(connection));
-  return objects;
+  addAlarms(join(staging, 'objects'), retentionAlarms(hours.keys(), Date.now()));
+  return { objects, records: [...hours.values()].reduce((sum, count) => sum + count, 0) };
 }
 
 /** Gives the copies their places. If it is interrupted, the next `migrate` continues it. */

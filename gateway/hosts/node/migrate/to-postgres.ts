@@ -23,6 +23,7 @@ import type { Connection } from '../postgresql/postgres-pool.ts';
 import type { Database } from '../sqlite.ts';
 import { copyObjectsToPostgres, forgetSharedAlarms, sharedClasses } from './copy-objects.ts';
 import { compareTables, copyTablesToPostgres, requireEmptyTables } from './copy-tables.ts';
+import { copyUsageToPostgres } from './copy-usage.ts';
 import { inTransaction, type MigrateOptions, type Moved, readInstallation } from './migration-transaction.ts';
 
 /** Directory with the files that are in PostgreSQL now. The operator may delete it. */
@@ -75,7 +76,7 @@ async function finishEarlierMove(path: string, { url, program }: MigrateOptions)
     return undefined;
   }
   setAside(path, stored.holder === SHARED);
-  return { rows: 0, objects: 0, finished: true };
+  return { rows: 0, objects: 0, records: 0, finished: true };
 }
 
 interface Source {
@@ -91,7 +92,7 @@ async function copyAll(connection: Connection, { data, accounts, key }: Source):
   await requireEmptyTables(connection);
   const rows = await copyTablesToPostgres(accounts, connection);
   await compareTables(accounts, connection);
-  const objects = key === undefined ? 0 : await copyShared(connection, data, key);
+  const shared = key === undefined ? { objects: 0, records: 0 } : await copyShared(connection, data, key);
   const installation = newInstallation();
   const holder = key === undefined ? randomUUID() : SHARED;
   const place = key === undefined ? placeOf(data.path) : SHARED;
@@ -100,15 +101,20 @@ async function copyAll(connection: Connection, { data, accounts, key }: Source):
   const process = key === undefined ? {} : { process: await newProcessNumber(connection) };
   // Written before the commit: from here on, `serve` refuses the directory until the move is finished.
   writeBinding(data.path, { installation, ...process });
-  return { rows, objects, finished: false };
+  return { rows, ...shared, finished: false };
 }
 
-async function copyShared(connection: Connection, data: DataDirectory, key: ClusterKey): Promise<number> {
+async function copyShared(
+  connection: Connection,
+  data: DataDirectory,
+  key: ClusterKey,
+): Promise<Pick<Moved, 'objects' | 'records'>> {
   const scratch = mkdtempSync(join(data.path, 'scratch-'));
   try {
     const issuer = workerSecrets(await openIssuer(data.issuer, nowS()));
     await storeSecrets(connection, key, { adminKey: data.adminKey, issuer });
-    return await copyObjectsToPostgres(data.objects, scratch, connection);
+    const objects = await copyObjectsToPostgres(data.objects, scratch, connection);
+    return { objects, records: await copyUsageToPostgres(data.objects, connection) };
   } finally {
     rmSync(scratch, { recursive: true });
   }

@@ -133,7 +133,8 @@ function ownerColumn(user: string | undefined): string {
   return user === undefined ? 'key' : '"user"';
 }
 
-function rowOf([row, buckets]: readonly (Value | undefined)[]): UsageRow {
+/** Returns a record with what became known later. */
+export function rowOf([row, buckets]: readonly (Value | undefined)[]): UsageRow {
   const known = JSON.parse(String(row)) as UsageRow;
   return buckets === null || buckets === undefined
     ? known

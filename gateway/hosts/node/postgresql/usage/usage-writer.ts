@@ -2,20 +2,12 @@
  * Stores the usage records of this process in PostgreSQL, and adds them to the totals in the same transaction. Records
  * that arrive while a transaction runs are stored together by the next one.
  */
-import { getTableColumns } from 'drizzle-orm';
 import { neverRejects } from '../../../../../shared/timing/in-background.ts';
 import type { UsageRow } from '../../../../usage/usage-row.ts';
-import { usageTotals } from '../../../../usage/usage-tables.ts';
-import {
-  addTotal,
-  totalKey,
-  USAGE_COUNTERS,
-  USAGE_SUM_MAX,
-  type UsageTotal,
-  usageTotalOf,
-} from '../../../../usage/usage-totals.ts';
+import { addTotal, totalKey, type UsageTotal, usageTotalOf } from '../../../../usage/usage-totals.ts';
 import { type Connection, isDataError, type PostgresPool, STATEMENT_TIMEOUT_MS } from '../postgres-pool.ts';
-import { RECORD_COLUMNS, recordName, recordValues, storableRow, wholeNumber } from './record-columns.ts';
+import { addTotals } from './add-totals.ts';
+import { RECORD_COLUMNS, recordName, recordValues, storableRow } from './record-columns.ts';
 
 /** Maximum rows of one transaction: about one MiB. */
 const ROWS_PER_TRANSACTION = 1_000;
@@ -41,21 +33,6 @@ const STORE = `INSERT INTO usage_records (${NAMES.join(', ')})
       .join(', ')}
     WHERE usage_records.estimated AND NOT excluded.estimated
   RETURNING row, replaced`;
-
-const TOTAL_COLUMNS = Object.entries(getTableColumns(usageTotals)) as [keyof UsageTotal, { name: string }][];
-const COUNTED: ReadonlySet<keyof UsageTotal> = new Set(USAGE_COUNTERS);
-const ADD_TOTALS = addTotals();
-
-function addTotals(): string {
-  const columns = TOTAL_COLUMNS.map(([, { name }]) => `"${name}"`);
-  const lists = TOTAL_COLUMNS.map(([member], at) => `$${at + 1}::${COUNTED.has(member) ? 'bigint' : 'text'}[]`);
-  const named = TOTAL_COLUMNS.filter(([member]) => !COUNTED.has(member)).map(([, { name }]) => `"${name}"`);
-  const sums = TOTAL_COLUMNS.filter(([member]) => COUNTED.has(member)).map(
-    ([, { name }]) => `"${name}" = least(usage_totals."${name}" + excluded."${name}", ${USAGE_SUM_MAX})`,
-  );
-  return `INSERT INTO usage_totals (${columns.join(', ')}) SELECT * FROM unnest(${lists.join(', ')})
-    ON CONFLICT (${named.join(', ')}) DO UPDATE SET ${sums.join(', ')}`;
-}
 
 interface UsageWriterOptions {
   pool: PostgresPool;
@@ -188,14 +165,5 @@ async function storeTotals(connection: Connection, changes: readonly Change[]): 
     if (replaced !== undefined) count(replaced, -1);
     count(row, 1);
   }
-  if (totals.size === 0) return;
-  // Two transactions that add to the same totals lock them in the same order.
-  const sorted = [...totals].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, total]) => total);
-  const lists = TOTAL_COLUMNS.map(([member]) =>
-    sorted.map((total) => {
-      const value = total[member];
-      return typeof value === 'number' ? wholeNumber(value) : value;
-    }),
-  );
-  await connection.query(ADD_TOTALS, lists);
+  await addTotals(connection, totals);
 }
