@@ -175,7 +175,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`migrate${NO_POSTGRES ? ` (${NO_POSTG
       // The second process starts first: it must find the keys of the issuer in the database, and create none.
       const second = await Gateway.start({ args: await shared() });
       const first = await Gateway.start({ data, port, args: await shared() });
-      await first.serving(1);
+      for (const gateway of [first, second]) await gateway.serving(1);
       for (const gateway of [first, second]) expect(await stateOf(gateway, 3, key)).toEqual(before);
       expect([await ask(first), await ask(second)]).toEqual([200, 200]);
       const between = await stateOf(second, 5, key);
