@@ -22,9 +22,9 @@ describe("OServe's claims", () => {
     const of = (claim: string) => rows.find((one) => one.claim.startsWith(claim))?.ours ?? Number.NaN;
     expect(of('P99 of static over the least')).toBeGreaterThanOrEqual(1);
     expect(of('P99 of ours over the least')).toBeGreaterThanOrEqual(0.97);
-    // Ten plans, with kinds assigned too where replicas differ: all pairs.
+    // At least eight deployments: all pairs.
     const [tried = 0] = (text ?? '').match(/(?<=span 2\s+)\d+/)?.map(Number) ?? [];
-    expect(tried).toBeGreaterThanOrEqual(100);
+    expect(tried).toBeGreaterThanOrEqual(64);
   });
 
   it('are compared on runs in which no way to serve loses a request', () => {
