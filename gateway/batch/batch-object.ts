@@ -293,6 +293,7 @@ export class BatchObject extends GatewayObject {
     let nextMs = RETRY_MS;
     try {
       nextMs = await this.#step(spec, this.#record.state);
+      if (!this.#isForgotten) this.#record.sample(this.#now);
       this.#obstacle.passed();
     } catch (error) {
       if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
@@ -300,7 +301,6 @@ export class BatchObject extends GatewayObject {
     }
     if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
     this.#metrics.report(this.env, this.ctx, this.#now);
-    this.#record.sample(this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }

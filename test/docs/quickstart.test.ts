@@ -105,8 +105,10 @@ it('docs/install.md', async () => {
   expect(read.skipped.map((one) => one.split(' needs ')[1])).toEqual([
     installer,
     installer,
+    'EasyBuild or Spack',
     'Docker',
     'Docker',
+    'Helm',
     'Helm',
   ]);
 });
@@ -123,7 +125,9 @@ it('docs/quickstart-provider.md, without Slurm', async () => {
   await writeFile(join(here.cwd, 'otela-key'), `${await gateway.createKey('provider')}\n`);
   const read = await follow('docs/quickstart-provider.md', here);
   tell(read);
-  expect(new Set(read.skipped.map((one) => one.split(' needs ')[1]))).toEqual(new Set(['Slurm']));
+  expect(new Set(read.skipped.map((one) => one.split(' needs ')[1]))).toEqual(
+    new Set(['a gateway with a release', 'Slurm']),
+  );
   expect(await read.terminals[0]?.end(5_000)).toMatchObject({ code: 0 });
 });
 
