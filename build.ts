@@ -21,6 +21,10 @@ const COMMON = {
   format: 'esm',
   write: false,
   logLevel: 'warning',
+  // Comments and white space are a third of a program. Names stay, for stack traces.
+  minifyWhitespace: true,
+  // An uncaught error prints its line of the program.
+  lineLimit: 200,
 } satisfies BuildOptions;
 
 /**
@@ -76,8 +80,6 @@ const SINGLE = {
   target: 'node24',
   define: { 'import.meta.main': 'true', 'import.meta.url': 'otelaProgram' },
   banner: { js: "const otelaProgram = require('node:url').pathToFileURL(process.execPath).href;" },
-  // The npm package has this file beside the agent's module. Names stay, for stack traces.
-  minifyWhitespace: true,
 } satisfies BuildOptions;
 
 /** Directories below node_modules/ of the packages that contain these files. */
