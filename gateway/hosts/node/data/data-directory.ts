@@ -4,6 +4,7 @@
  *     layout.json       the layout's version; see directory-version.ts
  *     admin.key         the first operator's key, created at the first start (0600)
  *     issuer/           the keys that admit nodes; see issuer-files.ts
+ *     acme/             the certificate of `serve --domain`, and the key of its account
  *     accounts.sqlite   accounts and settings
  *     files/            uploads and batch results, created on first use
  *     objects/          a directory per class with a file per object; alarms.sqlite has all alarms
@@ -76,12 +77,15 @@ export async function openDataDirectory(dir: string, migrations: readonly string
   };
 }
 
+/** Entries that a directory may have before its first start. */
+const BEFORE_FIRST_START: ReadonlySet<string> = new Set(['lost+found', 'issuer', 'acme']);
+
 /**
  * Refuses a directory with other files. A mistyped --data must not take over /tmp, nor spread files over a home
  * directory.
  */
 export async function refuseForeign(path: string): Promise<void> {
-  const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
+  const entries = (await readdir(path)).filter((name) => !BEFORE_FIRST_START.has(name));
   if (entries.length === 0 || entries.includes('lock')) return;
   throw new DataDirectoryError(
     `${path} is not empty and contains no data of a gateway. Give --data another directory.`,

@@ -12,7 +12,9 @@ import {
 } from '../../../../shared/command-line/index.ts';
 import { durationMs } from '../../../../shared/text/duration.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ClusterFlags } from '../cluster/open-cluster.ts';
+import { DOMAIN_FLAGS, domainOptions, withDomain } from './domain-flags.ts';
 import { processCount, REUSE_PORT } from './process-count.ts';
 import type { ServeOptions } from './serve.ts';
 
@@ -31,6 +33,7 @@ export const SERVE_FLAGS = {
   files: { value: 'DIR|s3://BUCKET', help: 'storage for uploaded files; default: DATA/files' },
   'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM file with the certificate, followed by its chain' },
   'tls-key': { value: 'FILE', takes: 'file', help: 'PEM file with the private key of the certificate' },
+  ...DOMAIN_FLAGS,
   url: { value: 'URL', help: 'URL at which agents and other gateways reach this gateway' },
   follow: { value: 'URL', help: 'URL of the primary of the institution; this gateway becomes its follower' },
   identity: {
@@ -76,6 +79,7 @@ export const SERVE_COMMAND: Command = {
 
   otela-gateway serve --data ./data                            for a trial: HTTP, only on this machine
   otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
+  otela-gateway serve --data /var/lib/otela/data --domain gw.example.org    with its own certificate; ports 443 and 80
   otela-gateway serve --files s3://otela/files                 a bucket; AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …
   otela-gateway serve --data ./gw2 --follow https://gw1.example.org --url https://gw2.example.org --identity gw2.json
 
@@ -178,9 +182,14 @@ const OF_EACH_PROCESS: ReadonlySet<string> = new Set([
   'json',
   'cluster-key',
   'cluster-address',
+  ...Object.keys(DOMAIN_FLAGS),
 ]);
 
-async function serveProcesses(count: number, values: ParsedFlags<typeof SERVE_FLAGS>): Promise<number> {
+async function serveProcesses(
+  count: number,
+  values: ParsedFlags<typeof SERVE_FLAGS>,
+  onReady: () => Promise<void>,
+): Promise<number> {
   const { runProcesses } = await import('./run-processes.ts');
   const flags = Object.entries(values).flatMap(([name, value]) =>
     OF_EACH_PROCESS.has(name) || typeof value !== 'string' ? [] : [`--${name}`, value],
@@ -189,7 +198,10 @@ async function serveProcesses(count: number, values: ParsedFlags<typeof SERVE_FL
     count,
     options: serveOptions(values),
     flags,
-    onReady: (url) => printReady(values.json, url),
+    onReady: (url) => {
+      printReady(values.json, url);
+      neverRejects(onReady());
+    },
     log: (line) => console.error(line),
   });
 }
@@ -199,9 +211,32 @@ function printReady(json: boolean, url: string): void {
 }
 
 async function serveCommand(args: readonly string[]): Promise<number> {
-  const { values } = parseLine(args, SERVE_FLAGS);
+  const { values: flags, given } = parseLine(args, SERVE_FLAGS);
+  if (flags.domain.length === 0) return serveWith(flags, async () => {});
+  const values = withDomain(flags, given);
+  const domain = domainOptions(values);
+  // Before the certificate is ordered, so that a wrong flag does not use up one of the authority's orders.
+  serveOptions(values);
+  // Imported here, so that a gateway without --domain does not load the client.
+  const { AutomaticCertificate } = await import('../acme/automatic-certificate.ts');
+  const certificate = await AutomaticCertificate.open({ ...domain, log: (line) => console.error(line) });
+  const { file } = certificate;
+  return serveWith({ ...values, 'tls-cert': file, 'tls-key': file }, async (reload) => certificate.keepRenewed(reload));
+}
+
+type Reload = () => Promise<void>;
+
+/** @param onReady gets a function that makes the gateway read its TLS files again */
+async function serveWith(
+  values: ParsedFlags<typeof SERVE_FLAGS>,
+  onReady: (reload: Reload) => Promise<void>,
+): Promise<number> {
   const count = processCount(values.processes);
-  if (count > 1) return serveProcesses(count, values);
+  if (count > 1) {
+    // The processes read the files again when this process passes the signal on.
+    const reload = async () => void process.kill(process.pid, 'SIGHUP');
+    return serveProcesses(count, values, () => onReady(reload));
+  }
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
@@ -230,7 +265,8 @@ async function serveCommand(args: readonly string[]): Promise<number> {
     stop = () => process.exit(EXIT_DONE);
     gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE), stopped.reject);
   };
-  printReady(values.json, gateway.url);
+  printReady(values.json, values.domain.length === 0 ? gateway.url : (options.url ?? gateway.url));
+  if (reloadTls !== undefined) await onReady(reloadTls);
   const code = await stopped.promise;
   // Without this, half-open handshakes would keep the process alive for seconds.
   process.exit(code);
