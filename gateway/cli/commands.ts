@@ -31,12 +31,14 @@ import { buildResourceCommand } from './resource-command.ts';
 import { RESOURCES } from './resources.ts';
 import { ROLLOUT_COMMAND } from './rollout-command.ts';
 import { SETTINGS_COMMAND } from './settings-command.ts';
+import { SETUP_COMMAND } from './setup-command.ts';
 import { STATEMENT_COMMAND } from './statement-command.ts';
 import { AUDIT_COMMAND, TRACE_COMMAND, USAGE_COMMAND } from './usage-command.ts';
 import { WHY_COMMAND } from './why-command.ts';
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   serve: SERVE_COMMAND,
+  setup: SETUP_COMMAND,
   doctor: GATEWAY_DOCTOR_COMMAND,
   backup: BACKUP_COMMAND,
   restore: RESTORE_COMMAND,
