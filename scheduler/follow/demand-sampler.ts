@@ -7,6 +7,7 @@ import type { PlanningContext } from '../live/observation.ts';
 import type { FittedKind } from '../workload/request-kinds.ts';
 import { DemandForecaster, type ExpectedDemand, slotsOf } from './demand-forecaster.ts';
 import { countedKinds, type FittedKinds, fitLiveKinds } from './fit-kinds.ts';
+import { addConfusion, type Confusion } from './judged-groups.ts';
 import type { FollowedModel } from './network-view.ts';
 import { SlotCounts } from './slot-counts.ts';
 import type { CountedLine } from './slot-records.ts';
@@ -40,6 +41,8 @@ interface Followed {
   expecter: DemandForecaster;
   fitted: FittedKinds | undefined;
   fittedAt: number;
+  /** How the gateway judges the kinds; undefined: it has not said so for the current kinds. */
+  confusion: Confusion | undefined;
   /**
    * First slot that this process requested from the gateway. Counts of earlier slots are from the history file, or
    * unknown.
@@ -115,6 +118,7 @@ export class DemandSampler {
         followed.knownFrom = last === undefined ? Math.min(now, ...count.slots.keys()) : last + 1;
       const from = Math.max(first, followed.knownFrom);
       followed.counted.take(count, from, now);
+      followed.confusion = addConfusion(followed.confusion, count.misjudged.confusion, kinds.length);
       const end = now - lagOf(count, slotS);
       const history = followed.counted.history(end);
       const expectation = followed.expecter.expect(history, end, now - end, this.#options.horizon);
@@ -152,6 +156,7 @@ export class DemandSampler {
         expecter: new DemandForecaster(season),
         fitted: undefined,
         fittedAt: Number.NEGATIVE_INFINITY,
+        confusion: undefined,
         knownFrom: now,
       };
       this.#models.set(name, followed);
@@ -176,10 +181,12 @@ export class DemandSampler {
   }
 
   /** Keeps the slots that an earlier run recorded, if the kinds are still the same. */
-  #setKinds(name: string, { counted }: Followed, kinds: readonly FittedKind[]): void {
+  #setKinds(name: string, followed: Followed, kinds: readonly FittedKind[]): void {
+    const { counted } = followed;
     const names = kinds.map((kind) => kind.name);
     if (counted.kinds.join('\n') === names.join('\n')) return;
     counted.setKinds(names);
+    followed.confusion = undefined;
     for (const { at, slot_s, model, kinds: own, requests } of this.#before) {
       if (model !== name || slot_s !== this.#options.slotS || own.join('\n') !== names.join('\n')) continue;
       counted.set(Math.round(Date.parse(at) / (slot_s * 1e3)), requests);

@@ -7,6 +7,7 @@ import { demandOf } from './demand-forecaster.ts';
 import { DemandSampler, type DemandSamplerOptions, type ModelSample } from './demand-sampler.ts';
 import { loadsText } from './describe-loads.ts';
 import type { FollowProblem, ForecastDemand, Layout } from './follow-problem.ts';
+import { groupedProblem } from './judged-groups.ts';
 import { kindShares, SharePublisher, sharesText } from './kind-shares.ts';
 import { type NetworkView, networkView, replicasText } from './network-view.ts';
 import { type Pin, pinnedLayout } from './pinned-replicas.ts';
@@ -95,7 +96,11 @@ export class DemandFollower {
       return { ...demand, pin: pinnedLayout({ model: model.id, replicas: [] }, options, running) ?? running };
     });
     const { slotS, switchS, wave } = this.#options;
-    return { options, pools, models, running, slotS, switchS, wave };
+    const byKind: FollowProblem = { options, pools, models, running, slotS, switchS, wave };
+    return looks.reduce((problem, { followed: { confusion } }, n) => {
+      const demand = models[n];
+      return demand === undefined || confusion === undefined ? problem : groupedProblem(problem, demand, confusion);
+    }, byKind);
   }
 
   async #share(

@@ -33,7 +33,11 @@ const answerSchema = z.object({
           )
           .max(10_000),
         latency_ms: z.array(z.object({ mean: count, p95: count })).max(KINDS_MAX),
-        misjudged: z.object({ requests: count, wrong: count }),
+        misjudged: z.object({
+          requests: count,
+          wrong: count,
+          confusion: z.array(z.array(count).max(KINDS_MAX)).max(KINDS_MAX).default([]),
+        }),
         lengths: z.array(z.object({ input: count, output: count, requests: count })).max(10_000),
       }),
     )
@@ -56,7 +60,8 @@ export interface KindCount {
   slots: Map<number, KindSlot>;
   /** Time in which 95 of 100 responses of the slowest kind end, milliseconds. */
   settleMs: number;
-  misjudged: { requests: number; wrong: number };
+  /** `confusion[kind][judged]`: requests by kind, and by the kind that the gateway judged at their arrival. */
+  misjudged: { requests: number; wrong: number; confusion: number[][] };
   lengths: { input: number; output: number; requests: number }[];
 }
 

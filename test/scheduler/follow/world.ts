@@ -31,6 +31,8 @@ export class World {
   unserved = 0;
   /** Prompts and answers with their recorded lengths. */
   lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
+  /** Requests by kind, and by the kind that the gateway judged; empty: a gateway that does not tell. */
+  confusion: number[][] = [];
   down = false;
   /** Windows that take the gateway longer than a planner waits. */
   slowAboveS = Number.POSITIVE_INFINITY;
@@ -125,8 +127,8 @@ export class World {
       ];
     });
     const latency = KINDS.map(() => ({ mean: 900, p95: 2_000 }));
-    const misjudged = { requests: 100, wrong: 4 };
-    const { lengths } = this;
+    const { confusion, lengths } = this;
+    const misjudged = { requests: 100, wrong: 4, ...(confusion.length > 0 && { confusion }) };
     const { kinds } = this.published;
     return { slot_ms: SLOT_MS, data: [{ model: MODEL, kinds, slots, latency_ms: latency, misjudged, lengths }] };
   }
