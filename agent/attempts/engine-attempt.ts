@@ -12,6 +12,7 @@ import type { SealOpener } from '../seal/seal-opener.ts';
 import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from './engine-answer.ts';
 import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
+import { EngineClock } from './engine-clock.ts';
 import { EngineRequestBody } from './engine-request-body.ts';
 import { relabelStream } from './mislabeled-stream.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
@@ -74,13 +75,9 @@ export class EngineAttempt {
   /** True if the ending, or at least the usage, was sent on the link. */
   #reported = false;
   #paused = false;
-  #startedAt = 0;
+  readonly #clock = new EngineClock();
   /** When the engine last took or sent a byte, or was allowed to send again after a pause. */
   #progressAt = 0;
-  /** True if a byte of the response's body arrived. Engines send the head of a stream long before its first token. */
-  #started = false;
-  /** Milliseconds from `#startedAt` to the first byte of the response's body; 0 before that. */
-  #firstMs = 0;
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError if edits overlap */
@@ -182,7 +179,7 @@ export class EngineAttempt {
   /** Starts the engine's work. Call after the first message was read: a small body is then complete. */
   start(client: EngineClient): void {
     if (this.#call !== undefined || this.finished) return;
-    this.#startedAt = this.#host.now();
+    this.#clock.start(this.#host.now());
     this.#progressAt = this.#host.patientNow();
     const events: EngineEvents = {
       onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
@@ -218,7 +215,7 @@ export class EngineAttempt {
       dropUsage: opened?.dropUsage ?? this.open.dropUsage,
       promptBytes: opened?.promptBytes ?? this.body.incoming.received,
     });
-    const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
+    const engineTenths = Math.round(this.#clock.elapsed(this.#host.now()) * 10);
     const sealedHeaders = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: sealedHeaders };
     this.#host.onHead(status);
@@ -228,11 +225,10 @@ export class EngineAttempt {
 
   #onData(chunk: Uint8Array): void {
     this.#progressAt = this.#host.patientNow();
-    if (!this.#started) {
-      this.#firstMs = Math.max(1, Math.round(this.#host.now() - this.#startedAt));
-      if (this.#answer?.streams === true) this.#host.onFirstToken(this.#firstMs);
+    if (!this.#clock.hasByte) {
+      const firstMs = this.#clock.firstByte(this.#host.now());
+      if (this.#answer?.streams === true) this.#host.onFirstToken(firstMs);
     }
-    this.#started = true;
     this.#give(this.#answer?.push(chunk, this.#progressAt) ?? []);
     if (this.#opened !== undefined) return this.#endAtFault();
     this.#link?.kick(this.#stream);
@@ -304,15 +300,11 @@ export class EngineAttempt {
     // everything that is no longer needed.
     this.#call = undefined;
     this.#answer = undefined;
-    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
+    const timings = this.#clock.report(this.#head?.status ?? 0, this.#host.now());
+    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, timings);
     if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
-  }
-
-  #timings(): ReportedTimings {
-    const totalMs = this.#startedAt === 0 ? 0 : Math.round(this.#host.now() - this.#startedAt);
-    return { status: this.#head?.status ?? 0, firstMs: this.#firstMs, totalMs: Math.max(this.#firstMs, totalMs) };
   }
 
   #shrink(): void {
@@ -394,10 +386,10 @@ export class EngineAttempt {
       this.#call.abort();
       return this.#finish(NORMAL_END);
     }
-    const limit = this.#started ? this.open.stallMs : this.open.firstByteMs;
+    const limit = this.#clock.hasByte ? this.open.stallMs : this.open.firstByteMs;
     if (limit === 0 || now - this.#progressAt < limit) return;
     this.#call.abort();
-    const code = this.#started ? 'stall_timeout' : 'first_byte_timeout';
+    const code = this.#clock.hasByte ? 'stall_timeout' : 'first_byte_timeout';
     this.#finish({ kind: 'reset', code, message: `the engine sent nothing for ${limit} ms` });
   }
 
