@@ -9,7 +9,7 @@ import type { ListedIssuer } from './listed-issuers.ts';
  * Maximum changed entries, and maximum changed live states, of a delta that is not whole. Reading and applying them
  * takes much less than a millisecond, during which tokens of open streams wait.
  */
-const DELTA_MAX = 256;
+const DELTA_MAX = 128;
 
 /**
  * State of sessions that is valid for seconds only, sent with snapshots. It is neither in the lattice nor stored, and

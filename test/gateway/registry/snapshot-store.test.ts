@@ -106,7 +106,7 @@ test('what lasts for seconds travels by itself, once, and goes with its session'
   expect(registry.since(null)?.live).toEqual({ b: load(2) });
 });
 
-test('a large difference arrives in parts of at most 256 changes, which together are the whole', () => {
+test('a large difference arrives in parts of at most 128 changes, which together are the whole', () => {
   const store = new SnapshotStore('e');
   for (let n = 0; n < 3_000; n++) store.put(entry(`s${n}`));
   const start = store.since(null)?.tag ?? '';
@@ -123,8 +123,8 @@ test('a large difference arrives in parts of at most 256 changes, which together
     const delta = store.since(tag);
     if (delta === null) throw new Error('no delta');
     expect(delta.whole).toBe(false);
-    expect(delta.entries.length).toBeLessThanOrEqual(256);
-    expect(Object.keys(delta.live ?? {}).length).toBeLessThanOrEqual(256);
+    expect(delta.entries.length).toBeLessThanOrEqual(128);
+    expect(Object.keys(delta.live ?? {}).length).toBeLessThanOrEqual(128);
     for (const one of delta.entries) entries.set(one.session, one);
     for (const [session, state] of Object.entries(delta.live ?? {})) live.set(session, state);
     removed.push(...delta.removed);
