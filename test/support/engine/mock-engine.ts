@@ -244,6 +244,9 @@ export class MockEngine {
     }
     const { trouble } = this.management;
     if (trouble !== undefined) return refuse(503, 'ServiceUnavailableError', trouble);
+    const limit = tokenLimit(body);
+    if (limit !== undefined && limit < 1)
+      return refuse(400, 'BadRequestError', `max_tokens must be at least 1, got ${limit}.`);
     const ask = askOf(body, model, request, behaviour);
     const { promptRate } = this.#options;
     if (promptRate !== undefined) behaviour.delayMs ??= (1000 * countTokens(body.messages ?? body.prompt)) / promptRate;
@@ -288,12 +291,18 @@ async function readJson(req: IncomingMessage): Promise<unknown> {
   return JSON.parse(Buffer.concat(pieces).toString() || '{}');
 }
 
+function tokenLimit({
+  max_completion_tokens,
+  max_tokens,
+  max_output_tokens,
+}: Record<string, unknown>): number | undefined {
+  return [max_completion_tokens, max_tokens, max_output_tokens].find((value) => typeof value === 'number');
+}
+
 function askOf(body: Record<string, unknown>, model: string, request: EngineRequest, behaviour: Behaviour): Ask {
   const already = tokensAlready(body);
   const wanted = Math.max(0, (behaviour.tokens ?? DEFAULT_TOKENS) - already);
-  const limit = [body.max_completion_tokens, body.max_tokens, body.max_output_tokens].find(
-    (value) => typeof value === 'number',
-  );
+  const limit = tokenLimit(body);
   return {
     body,
     model: behaviour.claims ?? model,
