@@ -4,7 +4,8 @@
 import { join } from 'node:path';
 import { startAgent } from '../test/support/agent.ts';
 import { Gateway, type GatewayOptions } from '../test/support/gateway.ts';
-import { freePort, Managed, memoryOf } from '../test/support/processes.ts';
+import { memoryOf } from '../test/support/process-table.ts';
+import { freePort, Managed } from '../test/support/processes.ts';
 import { NODE, ROOT } from '../test/support/where.ts';
 import { Client, post, type Target } from './client.ts';
 import { MODEL } from './engine-answers.ts';

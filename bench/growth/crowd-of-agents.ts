@@ -2,7 +2,8 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Gateway } from '../../test/support/gateway.ts';
-import { eventually, Managed, memoryOf } from '../../test/support/processes.ts';
+import { memoryOf } from '../../test/support/process-table.ts';
+import { eventually, Managed } from '../../test/support/processes.ts';
 import { NODE, ROOT } from '../../test/support/where.ts';
 import { ranFor } from '../ran-for.ts';
 
@@ -19,6 +20,8 @@ export interface CrowdFigures {
   gatewayCpuPercent: number;
   rssMiB: number;
   secondsUntilAllAreBack: number;
+  /** Processor time of the gateway until then, by agent, ms. */
+  gatewayMsPerReturn: number;
 }
 
 /** The number of connected agents in all processes. */
@@ -64,6 +67,7 @@ export async function crowdOfAgents(agents: number, models: number, idleSeconds:
   await gateway.restart();
   await untilConnected(processes, agents, BACK_WITHIN_MS);
   const secondsUntilAllAreBack = (performance.now() - from) / 1_000;
+  const gatewayMsPerReturn = ranFor(gateway.process.pid) / 1e6 / agents;
   await Promise.all([...processes.map((one) => one.stop()), gateway.kill9()]);
-  return { agents, secondsUntilAllHaveJoined, gatewayCpuPercent, rssMiB, secondsUntilAllAreBack };
+  return { agents, secondsUntilAllHaveJoined, gatewayCpuPercent, rssMiB, secondsUntilAllAreBack, gatewayMsPerReturn };
 }

@@ -3,7 +3,8 @@
 import { errorText } from '../../shared/text/error-text.ts';
 import { startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
-import { type Managed, memoryOf } from '../../test/support/processes.ts';
+import { memoryOf } from '../../test/support/process-table.ts';
+import type { Managed } from '../../test/support/processes.ts';
 import { startEngine } from '../bench-cluster.ts';
 import { MODEL } from '../engine-answers.ts';
 import { type Original, startOriginal } from '../peers/original.ts';

@@ -12,15 +12,8 @@ import { faultEnvironment, injected } from '../support/faults.ts';
 import { Gateway } from '../support/gateway.ts';
 import { LONG_VARIABLE } from '../support/long-form.ts';
 import { patience } from '../support/patience.ts';
-import {
-  commandOf,
-  descendants,
-  endAll,
-  eventually,
-  freePort,
-  type Managed,
-  temporaryDirectory,
-} from '../support/processes.ts';
+import { commandOf, descendants } from '../support/process-table.ts';
+import { endAll, eventually, freePort, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { chatBody, MODEL } from '../support/test-cluster.ts';
 
 afterEach(endAll);

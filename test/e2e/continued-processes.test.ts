@@ -3,7 +3,8 @@ import { afterAll, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { Gateway } from '../support/gateway.ts';
-import { commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
+import { commandOf, descendants } from '../support/process-table.ts';
+import { endAll, eventually, freePort, type Managed } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 

@@ -1,6 +1,7 @@
 /** The first steps of a new user: `npm start`, then the curl line that it prints. */
 import { afterEach, expect, it } from 'vitest';
-import { commandOf, descendants, endAll, eventually, freePort, Managed } from '../support/processes.ts';
+import { commandOf, descendants } from '../support/process-table.ts';
+import { endAll, eventually, freePort, Managed } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 
 afterEach(endAll);

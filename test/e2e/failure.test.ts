@@ -6,7 +6,8 @@ import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { load } from '../support/load.ts';
 import { promise } from '../support/patience.ts';
-import { atEnd, commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
+import { commandOf, descendants } from '../support/process-table.ts';
+import { atEnd, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
 import { chatBody, envelopeOf, MODEL, openTestCluster } from '../support/test-cluster.ts';
 
 afterEach(endAll);

@@ -11,7 +11,8 @@ import { INSPECTED, retainedMib } from '../support/heap.ts';
 import { type Fuzzed, fuzz } from '../support/http-fuzz/fuzz.ts';
 import { readRequests } from '../support/http-fuzz/rfc9112.ts';
 import { patience } from '../support/patience.ts';
-import { atEnd, endAll, memoryOf } from '../support/processes.ts';
+import { memoryOf } from '../support/process-table.ts';
+import { atEnd, endAll } from '../support/processes.ts';
 import { MODEL, openTestCluster, stillServes, type TestCluster } from '../support/test-cluster.ts';
 
 const SECONDS = process.env.OTELA_FUZZ_SECONDS === undefined ? undefined : Number(process.env.OTELA_FUZZ_SECONDS);

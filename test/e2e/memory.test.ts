@@ -6,7 +6,8 @@
  */
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { endAll, eventually, memoryOf } from '../support/processes.ts';
+import { memoryOf } from '../support/process-table.ts';
+import { endAll, eventually } from '../support/processes.ts';
 import { dial, patternStream, postBytes } from '../support/raw.ts';
 import { chatBody, MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 

@@ -5,7 +5,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { text } from '../support/engine/words.ts';
 import { load, stream } from '../support/load.ts';
 import { promise } from '../support/patience.ts';
-import { commandOf, descendants, endAll, eventually } from '../support/processes.ts';
+import { commandOf, descendants } from '../support/process-table.ts';
+import { endAll, eventually } from '../support/processes.ts';
 import { chatBody } from '../support/test-cluster.ts';
 import { on, openWide, settle, type Wide } from './network.ts';
 

@@ -1,6 +1,7 @@
 /** Requests that end early: clients that disconnect, engines that are killed, agents that drain. */
 import assert from 'node:assert/strict';
-import { descendants, eventually } from '../support/processes.ts';
+import { descendants } from '../support/process-table.ts';
+import { eventually } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 import { ask, newKey, type Place, running, type Target, targets } from './place.ts';
 import { GREEDY, LONG, MESSAGES } from './questions.ts';

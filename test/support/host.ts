@@ -5,7 +5,8 @@
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-generation.ts';
-import { atEnd, descendants, Managed, memoryOf } from './processes.ts';
+import { descendants, memoryOf } from './process-table.ts';
+import { atEnd, Managed } from './processes.ts';
 import { GATEWAY_MAIN, NODE, ROOT } from './where.ts';
 
 /** Time limit of a start, which takes 1 s on an idle machine. */

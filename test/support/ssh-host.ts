@@ -4,7 +4,8 @@ import { randomBytes } from 'node:crypto';
 import { chmod, chown, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { which } from './abilities.ts';
-import { atEnd, descendants, eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
+import { descendants } from './process-table.ts';
+import { atEnd, eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
 
 /** True if this machine has no ssh server. */
 export const NO_SSHD = which('sshd') === undefined;

@@ -6,7 +6,8 @@ import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { GatewayProcesses } from '../../support/gateway-processes.ts';
-import { commandOf, descendants, endAll, eventually } from '../../support/processes.ts';
+import { commandOf, descendants } from '../../support/process-table.ts';
+import { endAll, eventually } from '../../support/processes.ts';
 
 const MODEL = 'shared-model';
 

@@ -14,7 +14,8 @@ import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
 import { keyName } from '../../../shared/lattice/gateway-certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { patience } from '../../support/patience.ts';
-import { descendants, endAll, temporaryDirectory } from '../../support/processes.ts';
+import { descendants } from '../../support/process-table.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 const NOW_S = 1_795_000_000;

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { YOUNG_GENERATION_FLAG, youngGenerationCommand } from '../../../gateway/hosts/node/serve/young-generation.ts';
-import { commandOf, endAll, Managed, temporaryDirectory } from '../../support/processes.ts';
+import { commandOf } from '../../support/process-table.ts';
+import { endAll, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE } from '../../support/where.ts';
 
 afterAll(endAll);

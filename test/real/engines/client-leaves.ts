@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { descendants } from '../../support/processes.ts';
+import { descendants } from '../../support/process-table.ts';
 import { hear } from '../../support/streams.ts';
 import { ask, newKey, type Target, targets } from '../place.ts';
 import { chat } from '../questions.ts';
