@@ -42,6 +42,16 @@ export function watchMachine(): () => Machine {
   };
 }
 
+/** Begins to watch the cores. The returned function gives the fraction of the time since in which they were busy. */
+export function watchCores(): () => number {
+  const before = processorTime();
+  return () => {
+    const after = processorTime();
+    const busy = after.ran + after.stolen - before.ran - before.stolen;
+    return busy / (busy + after.idle - before.idle);
+  };
+}
+
 /** Describes the machine for the readers of a table. */
 export function aboutMachine({ cpu, cores, kernel, node, load, stolen }: Machine): string {
   return `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, stolen by the host ${(stolen * 100).toFixed(0)} %`;
@@ -51,8 +61,11 @@ export function aboutMachine({ cpu, cores, kernel, node, load, stolen }: Machine
  * Processor time of all cores since boot, in ticks. Columns of /proc/stat, see proc(5): user nice system idle iowait
  * irq softirq steal.
  */
-function processorTime(): { ran: number; stolen: number } {
+function processorTime(): { ran: number; idle: number; stolen: number } {
   const [all = ''] = readFileSync('/proc/stat', 'utf8').split('\n');
-  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, stolen = 0] = all.split(/\s+/).slice(1).map(Number);
-  return { ran: user + nice + system + irq + softirq, stolen };
+  const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, stolen = 0] = all
+    .split(/\s+/)
+    .slice(1)
+    .map(Number);
+  return { ran: user + nice + system + irq + softirq, idle: idle + iowait, stolen };
 }

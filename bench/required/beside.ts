@@ -4,7 +4,7 @@ import { endAll } from '../../test/support/processes.ts';
 import { startEngine, warm } from '../bench-cluster.ts';
 import { ours } from '../peers/ours.ts';
 import { vllmRouter } from '../peers/python-peers.ts';
-import { between, openSealCluster, sealedRequests } from '../seal-cluster.ts';
+import { between, openSealCluster, PROCESSES, sealedRequests } from '../seal-cluster.ts';
 import { wrk } from '../sections/throughput.ts';
 import { median } from '../stats.ts';
 import { tokensWhileSending } from '../weights/tokens-while-sending.ts';
@@ -60,6 +60,7 @@ export async function tokensBesideWeights(quick: boolean): Promise<Required> {
     unit: '×',
     of: 'ours',
     most: WEIGHTS_MOST,
+    cause: `sender, reader and client share the cores: the agent's thread runs ${sending.thread_ms_per_s.ran} ms a second instead of ${quiet.thread_ms_per_s.ran}, and waits ${sending.thread_ms_per_s.waited} ms for a core instead of ${quiet.thread_ms_per_s.waited}`,
   };
 }
 
@@ -71,5 +72,8 @@ export async function sealedCpu(quick: boolean): Promise<Required> {
     unit: 'ms',
     of: 'ours',
     most: SEALED_MOST_MS,
+    cause: PROCESSES.map((name) => `${name} ${((sealed.cpu[name] - clear.cpu[name]) * MS_PER_S).toFixed(2)} ms`).join(
+      ', ',
+    ),
   };
 }

@@ -1,7 +1,7 @@
 /** What 10,000 connected agents cost the gateway, and what an open stream costs gateway and agent. */
-import { openBenchCluster, peak, resident, warm } from '../bench-cluster.ts';
+import { type Memory, openBenchCluster, peak, resident, warm } from '../bench-cluster.ts';
 import { chooseMicros } from '../growth/choosing.ts';
-import { crowdOfAgents } from '../growth/crowd-of-agents.ts';
+import { type CrowdFigures, crowdOfAgents } from '../growth/crowd-of-agents.ts';
 import { longestReadMs } from '../growth/snapshots.ts';
 import { crowd } from '../sections/crowd.ts';
 import { median } from '../stats.ts';
@@ -12,6 +12,8 @@ const MODELS = 100;
 const CHOOSING_MOST = 1.1;
 const [CPU_MOST_PERCENT, RSS_MOST_MIB, BACK_MOST_S] = [5, 1_536, 60];
 const READ_MOST_MS = 1;
+/** An agent's time between two heartbeats. */
+const HEARTBEAT_S = 15;
 const STREAMS = 1_000;
 const STREAM_MOST_KIB = 64;
 
@@ -27,16 +29,23 @@ function choosing(rounds: number): Required {
   };
 }
 
+const heartbeats = ({ gatewayCpuPercent, agents }: CrowdFigures) =>
+  `${Math.round(agents / HEARTBEAT_S)} heartbeats a second, ${((1e4 * gatewayCpuPercent * HEARTBEAT_S) / agents).toFixed(0)} µs each`;
+
+const returns = ({ gatewayMsPerReturn, agents, secondsUntilAllAreBack }: CrowdFigures) =>
+  `${Math.round(agents / secondsUntilAllAreBack)} agents come back a second, and each takes the gateway ${gatewayMsPerReturn.toFixed(1)} ms of processor time; the processes of the agents share the cores`;
+
 /** Rows of a gateway with idle agents. `quick`: ten agents, which only tests that it runs. */
 export async function growth(quick: boolean): Promise<Required[]> {
   const agents = quick ? 10 : AGENTS;
   const found = await crowdOfAgents(agents, MODELS, quick ? 1 : 30);
-  const row = (figure: string, ours: number, unit: string, most: number): Required => ({
+  const row = (figure: string, ours: number, unit: string, most: number, cause?: string): Required => ({
     figure: `${agents.toLocaleString('en')} idle agents: ${figure}`,
     ours,
     unit,
     of: 'ours',
     most,
+    cause,
   });
   return [
     choosing(quick ? 1 : 3),
@@ -47,9 +56,9 @@ export async function growth(quick: boolean): Promise<Required[]> {
       of: 'ours',
       most: READ_MOST_MS,
     },
-    row('processor time of the gateway', found.gatewayCpuPercent, '% of a core', CPU_MOST_PERCENT),
+    row('processor time of the gateway', found.gatewayCpuPercent, '% of a core', CPU_MOST_PERCENT, heartbeats(found)),
     row('RSS of the gateway', found.rssMiB, 'MiB', RSS_MOST_MIB),
-    row('until all are back after its restart', found.secondsUntilAllAreBack, 's', BACK_MOST_S),
+    row('until all are back after its restart', found.secondsUntilAllAreBack, 's', BACK_MOST_S, returns(found)),
   ];
 }
 
@@ -62,11 +71,13 @@ export async function memoryOfStreams(quick: boolean): Promise<Required> {
   const most = await peak(cluster, async () => {
     await crowd(cluster.through, { streams, rate: 10, seconds: quick ? 2 : 10, seed: 1 });
   });
+  const kib = (name: keyof Memory) => Math.round((1024 * (most[name] - before[name])) / streams);
   return {
     figure: 'memory per open stream, gateway and agent together',
     ours: (1024 * (most.gateway + most.agent - before.gateway - before.agent)) / streams,
     unit: 'KiB',
     of: 'ours',
     most: STREAM_MOST_KIB,
+    cause: `gateway ${kib('gateway')} KiB, agent ${kib('agent')} KiB`,
   };
 }

@@ -19,7 +19,7 @@ export interface Required {
   /** The requirement in words, if it is not a number. */
   required?: string;
   note?: string;
-  /** Why the requirement is missed, if it is. */
+  /** What limits the figure. Shown if the requirement is missed. */
   cause?: string | undefined;
 }
 

@@ -2,6 +2,7 @@
 
 import { errorText } from '../../shared/text/error-text.ts';
 import type { Target } from '../client.ts';
+import { watchCores } from '../machine.ts';
 import { crowd } from '../sections/crowd.ts';
 import { paced, unpaced } from '../sections/tokens.ts';
 import { median, quantile } from '../stats.ts';
@@ -21,6 +22,17 @@ async function unlessBroken(note: Pick<Required, 'note'>, measure: () => Promise
     return undefined;
   }
 }
+
+/** Runs `measure`, and adds the fraction of time in which the cores were busy. */
+async function withCores<T>(busy: number[], measure: () => Promise<T>): Promise<T> {
+  const cores = watchCores();
+  const result = await measure();
+  busy.push(cores());
+  return result;
+}
+
+const waitsForCore = (busy: readonly number[]) =>
+  `the cores are ${Math.round(100 * median(busy))} % busy, and a token waits for one in engine, agent, gateway and client`;
 
 const medianOf = (values: readonly number[]) => (values.length === 0 ? undefined : median(values));
 
@@ -59,11 +71,12 @@ export async function pacedStreams(
   plan: { rounds: number; tokens: number; seed: number },
 ): Promise<Required> {
   const seen = { ours: [] as number[], original: [] as number[] };
+  const busy: number[] = [];
   const note: Pick<Required, 'note'> = {};
   const p99 = async (target: Target, n: number) =>
     quantile((await paced(target, PACED.streams, plan.tokens, plan.seed + n)).delays, 0.99);
   for (let n = 0; n < plan.rounds; n++) {
-    seen.ours.push(await p99(ours, n));
+    seen.ours.push(await withCores(busy, () => p99(ours, n)));
     const of = original && (await unlessBroken(note, () => p99(original, n)));
     if (of !== undefined) seen.original.push(of);
   }
@@ -76,19 +89,24 @@ export async function pacedStreams(
     unit: 'ms',
     of: 'ours',
     most: PACED.most,
+    cause: waitsForCore(busy),
   };
 }
 
 export async function crowdOfStreams(ours: Target, plan: { rounds: number; seconds: number }): Promise<Required> {
   const { streams, rate, most } = CROWD;
   const ways: number[] = [];
-  for (let seed = 0; seed < plan.rounds; seed++)
-    ways.push(quantile((await crowd(ours, { streams, rate, seconds: plan.seconds, seed })).way, 0.99));
+  const busy: number[] = [];
+  for (let seed = 0; seed < plan.rounds; seed++) {
+    const { way } = await withCores(busy, () => crowd(ours, { streams, rate, seconds: plan.seconds, seed }));
+    ways.push(quantile(way, 0.99));
+  }
   return {
     figure: `p99 of a token’s way, ${streams.toLocaleString('en')} streams at ${rate}/s (median of ${plan.rounds})`,
     ours: median(ways),
     unit: 'ms',
     of: 'ours',
     most,
+    cause: waitsForCore(busy),
   };
 }
