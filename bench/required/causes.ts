@@ -27,7 +27,7 @@ const CAUSES: readonly (readonly [figure: RegExp, cause: string])[] = [
   [/^cost of choosing/, 'the cache of the processor: a choice reads eight objects of two random nodes'],
 ];
 
-/** Adds the cause of a missed requirement: the one that was measured with it, or else the known one. */
+/** Adds the cause of a missed requirement: a measured cause, or else a known one. */
 export function withCause({ cause: measured, ...row }: Required): Required {
   if (isMet(row) !== false) return row;
   const [, known] = CAUSES.find(([figure]) => figure.test(row.figure)) ?? [];

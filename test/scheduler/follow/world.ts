@@ -31,7 +31,7 @@ export class World {
   unserved = 0;
   /** Prompts and answers with their recorded lengths. */
   lengths = KINDS.map(({ input, output }) => ({ input, output, requests: 500 }));
-  /** Requests by kind, and by the kind that the gateway judged; empty: a gateway that does not tell. */
+  /** Requests by kind, and by the kind that the gateway judged; empty: the gateway does not send them. */
   confusion: number[][] = [];
   down = false;
   /** Windows that take the gateway longer than a planner waits. */
