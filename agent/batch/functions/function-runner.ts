@@ -3,23 +3,19 @@
  * gateway: one loop for each gateway takes them, and one for each process runs their lines.
  */
 
-import { createHash } from 'node:crypto';
-import { GatewayRefusalError } from '../../../node/gateway-client.ts';
-import { contextMessage, FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function-context.ts';
-import { readLineFiles } from '../../../shared/batch/function-files.ts';
-import { memberText } from '../../../shared/batch/line-body.ts';
+import { WHY_MAX } from '../../../shared/batch/function-context.ts';
 import { errorText } from '../../../shared/text/error-text.ts';
-import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { Backoff } from '../../../shared/timing/backoff.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import { type BatchGatewayClient, isWorthALogLine } from '../batch-gateway-client.ts';
 import { BatchGateways } from '../batch-gateways.ts';
-import { LeaseRun, type PendingLine, UNCOMMITTED_MAX_BYTES } from '../lease-run.ts';
+import { LeaseRun, UNCOMMITTED_MAX_BYTES } from '../lease-run.ts';
 import { RateLimitedLog } from '../rate-limited-log.ts';
 import { CallSize } from './call-size.ts';
-import { type FunctionOptions, readFunctionOptions } from './function-options.ts';
+import { fetchFunction } from './fetch-function.ts';
+import { runCall } from './function-call.ts';
 import type { FunctionProcess } from './function-process.ts';
-import { answeredLine, failedLine, raisedLine } from './function-results.ts';
+import { failedLine } from './function-results.ts';
 import { type FunctionCode, LoadError, UnsuitableNodeError } from './function-starter.ts';
 import { type FunctionLease, LeasedLines } from './leased-lines.ts';
 import type { LoadedFunctions } from './loaded-functions.ts';
@@ -162,7 +158,7 @@ export class FunctionRunner {
     try {
       if (owners?.includes(lease.function.owner) === false)
         throw new Error('this node does not allow functions of this owner');
-      const code = await this.#code(gateway, lease, signal);
+      const code = await fetchFunction({ gateway, lease, host: this.#options.host, signal });
       const lines = work.linesOf(await gateway.chunk(lease, signal));
       leased = new LeasedLines({ lease, work, code, calls: this.#size(code), lines });
       this.#ready.push(leased);
@@ -233,9 +229,18 @@ export class FunctionRunner {
         if (!(error instanceof LoadError) || this.#draining) throw error;
         return this.#cannotLoad(leased, error);
       }
-      const call = leased.begin(performance.now(), this.#options.endsInMs());
-      const outcome = await this.#call(process, leased, call).finally(() => host.release(process));
-      leased.end(call, outcome);
+      const lines = leased.begin(performance.now(), this.#options.endsInMs());
+      const outcome = await runCall({
+        process,
+        host,
+        leased,
+        lines,
+        isDraining: () => this.#draining,
+        running: (change) => {
+          this.#running += change;
+        },
+      }).finally(() => host.release(process));
+      leased.end(lines, outcome);
       this.#wake();
       if (leased.crashes < CRASHES_MAX) continue;
       host.setBroken(code.context);
@@ -269,105 +274,6 @@ export class FunctionRunner {
     await this.#release(work);
   }
 
-  async #call(
-    process: FunctionProcess,
-    { lease, work, calls }: LeasedLines,
-    call: readonly PendingLine[],
-  ): Promise<'done' | 'raised' | 'broken'> {
-    const { context, model } = lease.function;
-    const inputs = call.map(({ body }) => memberText(body, 'input') ?? 'null');
-    const missing = await this.#stage(process, work, lease, call);
-    if (missing !== undefined) {
-      const [only, ...others] = call;
-      if (only !== undefined && others.length === 0) work.add(raisedLine(only.line, missing));
-      return 'raised';
-    }
-    this.#running += call.length;
-    const began = performance.now();
-    const answer = await process.call(inputs).finally(() => {
-      this.#running -= call.length;
-    });
-    if (answer.kind === 'outputs') {
-      this.#options.host.setWell(context);
-      const ms = performance.now() - began;
-      calls.took(call.length, ms);
-      const gpuMs = this.#options.host.gpuMs(process, ms) / call.length;
-      work.addOutput(process.takeOutput());
-      for (const [i, { line }] of call.entries()) {
-        const why = answer.failed.get(i);
-        const result = why === undefined ? answeredLine(line, model, answer.outputs[i]) : raisedLine(line, why);
-        work.add(gpuMs === 0 ? result : { ...result, gpu_ms: gpuMs });
-      }
-      return 'done';
-    }
-    const [only, ...others] = call;
-    if (only !== undefined && others.length === 0 && !this.#draining)
-      work.add(
-        answer.kind === 'raised'
-          ? raisedLine(only.line, answer.error)
-          : failedLine(only.line, 'engine_failed', answer.why),
-      );
-    return answer.kind;
-  }
-
-  /** Copies the files of a call to this node. @returns why a file cannot be had by any node @throws Error */
-  async #stage(
-    process: FunctionProcess,
-    work: LeaseRun,
-    lease: FunctionLease,
-    call: readonly PendingLine[],
-  ): Promise<string | undefined> {
-    const ids = new Set(
-      call.flatMap(({ body }) => readLineFiles(tryParseJson(memberText(body, 'files') ?? 'null')) ?? []),
-    );
-    try {
-      await process.stage([...ids], (id, path, most) => work.gateway.file(lease, { id, path, most }, work.signal));
-      return undefined;
-    } catch (error) {
-      if (error instanceof GatewayRefusalError && error.status === 404) return 'a file of this input was deleted';
-      throw error;
-    }
-  }
-
-  async #code(gateway: BatchGatewayClient, lease: FunctionLease, signal: AbortSignal): Promise<FunctionCode> {
-    const { host } = this.#options;
-    const { context, name, sha256, owner } = lease.function;
-    // Check the context. If it were wrong, one owner's code would be stored under it, and would later run as another
-    // owner's function.
-    if (
-      context !==
-      createHash('sha256')
-        .update(contextMessage(owner, sha256, name))
-        .digest('hex')
-    )
-      throw new Error('the context in the request does not belong to the function');
-    const known = host.stored(context);
-    if (known !== undefined) {
-      const current = await this.#withSecrets(known, gateway, lease, signal);
-      host.store(current);
-      return current;
-    }
-    const bytes = await gateway.functionCode(lease, signal);
-    if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
-      throw new Error('the gateway sent a different function from the one it announced');
-    const text = Buffer.from(bytes).toString('utf8');
-    const read = { context, owner, code: text, options: optionsOf(text), ...(name === undefined ? {} : { name }) };
-    const code = await this.#withSecrets(read, gateway, lease, signal);
-    host.store(code);
-    return code;
-  }
-
-  /** Reads the function's secrets for each lease, so that the next process gets values that the owner has replaced. */
-  async #withSecrets(
-    code: FunctionCode,
-    gateway: BatchGatewayClient,
-    lease: FunctionLease,
-    signal: AbortSignal,
-  ): Promise<FunctionCode> {
-    if (code.options instanceof Error || (code.options.secrets ?? []).length === 0) return code;
-    return { ...code, secrets: await gateway.functionSecrets(lease, signal) };
-  }
-
   #wake(): void {
     for (const end of [...this.#waits]) end();
   }
@@ -395,14 +301,6 @@ export class FunctionRunner {
       this.#sizes.set(context, size);
     }
     return size;
-  }
-}
-
-function optionsOf(code: string): FunctionOptions | Error {
-  try {
-    return readFunctionOptions(code);
-  } catch (error) {
-    return error instanceof Error ? error : new Error(errorText(error));
   }
 }
 

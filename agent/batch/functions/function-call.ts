@@ -1,0 +1,82 @@
+/** One call of a loaded function: its files, its inputs, and the results of its lines. */
+import { GatewayRefusalError } from '../../../node/gateway-client.ts';
+import { readLineFiles } from '../../../shared/batch/function-files.ts';
+import { memberText } from '../../../shared/batch/line-body.ts';
+import { tryParseJson } from '../../../shared/text/parse-json.ts';
+import type { PendingLine } from '../lease-run.ts';
+import type { FunctionProcess } from './function-process.ts';
+import { answeredLine, failedLine, raisedLine } from './function-results.ts';
+import type { LeasedLines } from './leased-lines.ts';
+import type { LoadedFunctions } from './loaded-functions.ts';
+
+interface CallOptions {
+  process: FunctionProcess;
+  host: Pick<LoadedFunctions, 'gpuMs' | 'setWell'>;
+  leased: LeasedLines;
+  lines: readonly PendingLine[];
+  /** True if the agent ends. A call that breaks then says nothing about its line. */
+  isDraining(): boolean;
+  /** Called before the function gets the lines, and after its answer. */
+  running(change: number): void;
+}
+
+export type CallOutcome = 'done' | 'raised' | 'broken';
+
+/** Runs a call, and adds the results to the lease. @throws Error if a file cannot be copied now */
+export async function runCall(options: CallOptions): Promise<CallOutcome> {
+  const { process, leased, lines } = options;
+  const { work } = leased;
+  const missing = await stageFiles(options);
+  const [only, ...others] = lines;
+  if (missing !== undefined) {
+    if (only !== undefined && others.length === 0) work.add(raisedLine(only.line, missing));
+    return 'raised';
+  }
+  options.running(lines.length);
+  const began = performance.now();
+  const answer = await process
+    .call(lines.map(({ body }) => memberText(body, 'input') ?? 'null'))
+    .finally(() => options.running(-lines.length));
+  if (answer.kind === 'outputs') {
+    addOutputs(options, answer, performance.now() - began);
+    return 'done';
+  }
+  if (only !== undefined && others.length === 0 && !options.isDraining())
+    work.add(
+      answer.kind === 'raised'
+        ? raisedLine(only.line, answer.error)
+        : failedLine(only.line, 'engine_failed', answer.why),
+    );
+  return answer.kind;
+}
+
+type Outputs = Extract<Awaited<ReturnType<FunctionProcess['call']>>, { kind: 'outputs' }>;
+
+function addOutputs({ process, host, leased, lines }: CallOptions, { outputs, failed }: Outputs, ms: number): void {
+  const { lease, work, calls } = leased;
+  const { context, model } = lease.function;
+  host.setWell(context);
+  calls.took(lines.length, ms);
+  const gpuMs = host.gpuMs(process, ms) / lines.length;
+  work.addOutput(process.takeOutput());
+  for (const [i, { line }] of lines.entries()) {
+    const why = failed.get(i);
+    const result = why === undefined ? answeredLine(line, model, outputs[i]) : raisedLine(line, why);
+    work.add(gpuMs === 0 ? result : { ...result, gpu_ms: gpuMs });
+  }
+}
+
+/** Copies the files of a call to this node. @returns why a file cannot be had by any node @throws Error */
+async function stageFiles({ process, leased, lines }: CallOptions): Promise<string | undefined> {
+  const { lease, work } = leased;
+  const ids = new Set(
+    lines.flatMap(({ body }) => readLineFiles(tryParseJson(memberText(body, 'files') ?? 'null')) ?? []),
+  );
+  try {
+    await process.stage([...ids], (id, path, most) => work.gateway.file(lease, { id, path, most }, work.signal));
+    return undefined;
+  } catch (error) {
+    if (error instanceof GatewayRefusalError && error.status === 404) return 'a file of this input was deleted';
+    throw error;
+  }
+}
