@@ -1,6 +1,7 @@
 /** A session's requests for batch work to one gateway; see gateway/batch/leases/agent-routes.ts. */
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import * as z from 'zod';
@@ -12,6 +13,7 @@ import {
   writeBatchSignature,
 } from '../../shared/batch/batch-signature.ts';
 import type { NodeContexts } from '../../shared/batch/function-context.ts';
+import { OUTPUT_HEADER, type OutputFile } from '../../shared/batch/function-files.ts';
 import { SECRET_MAX_CHARS, SECRET_NAME } from '../../shared/batch/function-secret.ts';
 import {
   type CommitCounts,
@@ -34,6 +36,9 @@ import { nodeCrypto } from '../host/node-crypto.ts';
 const secretsSchema = z.object({
   secrets: z.record(z.string().regex(SECRET_NAME), z.string().max(SECRET_MAX_CHARS)),
 });
+
+/** The place of a file at the gateway. `stored`: the gateway has the bytes. */
+const placeSchema = z.object({ id: z.string().max(128), stored: z.boolean() });
 
 export interface SessionCredentials {
   ticket: Ticket;
@@ -115,6 +120,26 @@ export class BatchGatewayClient {
     await pipeline(response.body, atMost(most), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
   }
 
+  /**
+   * Stores a file that a call of a lease wrote, unless the gateway has it.
+   * @param content reads the file from its start
+   * @returns the id of the file
+   * @throws Error if the gateway refuses or does not answer
+   */
+  async sendFile(
+    lease: GrantedLease,
+    { name, bytes, sha256 }: OutputFile,
+    content: () => Readable,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const asked = { ...refOf(lease), name, bytes, sha256 };
+    const place = parsed(placeSchema, await this.#post('output', asked, signal));
+    if (place.stored) return place.id;
+    const body = { bytes, stream: content() };
+    const sent = await this.#send('output-content', Buffer.from(JSON.stringify(asked)), signal, body);
+    return parsed(placeSchema, this.#checked(await readAnswer(sent))).id;
+  }
+
   /** Downloads the bytes of the leased chunk. @throws Error */
   async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
     const bytes = await this.#post('chunk', refOf(lease), signal);
@@ -149,43 +174,70 @@ export class BatchGatewayClient {
     // If the agent's clock and the gateway's differ too much, or if the gateway has just started, the gateway answers
     // with its time. The request is then sent once more, with the corrected time.
     const answer = first.clockMs === undefined ? first : await this.#ask(verb, body, signal);
-    if (answer.status === 204) return undefined;
-    if (answer.status === 200) return answer.text;
-    const said = answer.text.toString('utf8');
-    const message = `${this.#url.host} answers ${answer.status}: ${said.slice(0, 300)}`;
-    throw new GatewayRefusalError(answer.status, gatewayErrorCode(said), message);
+    return this.#checked(answer);
+  }
+
+  /** @throws GatewayRefusalError */
+  #checked({ status, text }: Answer): Buffer | undefined {
+    if (status === 204) return undefined;
+    if (status === 200) return text;
+    const said = text.toString('utf8');
+    const message = `${this.#url.host} answers ${status}: ${said.slice(0, 300)}`;
+    throw new GatewayRefusalError(status, gatewayErrorCode(said), message);
   }
 
   async #ask(verb: string, body: Buffer, signal: AbortSignal | undefined) {
     const response = await this.#send(verb, body, signal);
     const clockMs = clockOf(response.headers[CLOCK_HEADER]);
     if (clockMs !== undefined) this.#aheadMs = clockMs - Date.now();
-    const bytes = await readAtMost(response.body, CHUNK_MAX_BYTES);
-    if (bytes === undefined) throw new Error('the gateway sent more bytes than one chunk');
-    return { status: response.statusCode, text: Buffer.from(bytes.buffer), clockMs };
+    return { ...(await readAnswer(response)), clockMs };
   }
 
-  async #send(verb: string, body: Buffer, signal: AbortSignal | undefined) {
+  /** @param file the body, if the session does not sign the body itself */
+  async #send(
+    verb: string,
+    signed: Buffer,
+    signal: AbortSignal | undefined,
+    file?: { bytes: number; stream: Readable },
+  ) {
     const credentials = this.#credentials();
     if (credentials === undefined) throw new Error('this agent has no session to sign the request with');
     const { ticket, key } = credentials;
     const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
     const stamp = { at: Date.now() + this.#aheadMs, nonce: randomBytes(12).toString('base64url') };
     const asked = { ...stamp, session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` };
-    const signature = key.sign(batchRequestMessage(asked, body, nodeCrypto));
+    const signature = key.sign(batchRequestMessage(asked, signed, nodeCrypto));
     return request(new URL(path, this.#url), {
       method: 'POST',
       dispatcher: this.#dispatcher,
       headers: {
-        'content-type': 'application/json',
+        ...(file === undefined
+          ? { 'content-type': 'application/json' }
+          : {
+              'content-type': 'application/octet-stream',
+              'content-length': String(file.bytes),
+              [OUTPUT_HEADER]: toBase64url(signed),
+            }),
         'x-otela-protocol': String(PROTOCOL_VERSION),
         'x-otela-ticket': toBase64url(ticket.bytes),
         [BATCH_SIGNATURE_HEADER]: writeBatchSignature(stamp, signature),
       },
-      body,
+      body: file?.stream ?? signed,
       ...(signal === undefined ? {} : { signal }),
     });
   }
+}
+
+interface Answer {
+  status: number;
+  text: Buffer;
+}
+
+/** @throws Error */
+async function readAnswer({ statusCode, body }: Dispatcher.ResponseData): Promise<Answer> {
+  const bytes = await readAtMost(body, CHUNK_MAX_BYTES);
+  if (bytes === undefined) throw new Error('the gateway sent more bytes than one chunk');
+  return { status: statusCode, text: Buffer.from(bytes.buffer) };
 }
 
 /** Passes bytes on. @throws Error if there are more */

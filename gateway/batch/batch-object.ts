@@ -1,4 +1,5 @@
 import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch/batch-status.ts';
+import type { OutputFile } from '../../shared/batch/function-files.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
@@ -8,6 +9,7 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import type { ArrivedPage } from './arrived-results.ts';
 import { BatchMetrics } from './batch-metrics.ts';
+import { outputFileId } from './batch-outputs.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchSample } from './batch-series.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
@@ -19,8 +21,9 @@ import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
 import { MonthlyBudget } from './monthly-budget.ts';
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
-import { discardFiles } from './result-files.ts';
+import { discardFiles, OUTPUT_S } from './result-files.ts';
 import { Obstacle } from './step-failures.ts';
+import type { OutputPlace } from './store-output.ts';
 
 /** If the creator has not called `start` after this time, the object checks whether the batch is in the database. */
 const LISTED_MS = 60_000;
@@ -158,7 +161,9 @@ export class BatchObject extends GatewayObject {
   /** Returns what a node must fulfill for a lease. Null: no node may get a lease now. */
   admission(): BatchAdmission | null {
     const spec = this.#leasing();
-    return spec && { account: this.#steps.account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
+    return (
+      spec && { account: this.#steps.account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands }
+    );
   }
 
   /**
@@ -206,6 +211,22 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined || !this.renew(ref)) return null;
     return { owner: spec.owner, names: this.#record.function?.secrets ?? [] };
+  }
+
+  /** Reserves space for a file that a call of the lease wrote. False: the batch has too many. Null: the lease has ended. */
+  reserveOutput(ref: LeaseRef, { sha256, bytes }: Omit<OutputFile, 'name'>): OutputPlace | false | null {
+    const { spec } = this.#record;
+    if (spec === undefined || this.#record.function === undefined || !this.renew(ref)) return null;
+    const id = outputFileId(spec.id, sha256);
+    if (!this.#record.outputs.reserve(id, bytes)) return false;
+    const { owner, account, outputExpiresS } = spec;
+    const { expires_at: endS } = this.#record.state.times;
+    return { id, owner, createdBy: account.keyId, expiresAt: (endS + (outputExpiresS ?? OUTPUT_S)) * 1_000 };
+  }
+
+  /** The gateway has the bytes of a reserved file, so that results may name it. */
+  outputStored(id: string): void {
+    if (this.#takesResults) this.#record.outputs.setStored(id);
   }
 
   /** Extends a lease. @returns whether the lease is valid; if not, the node does not start further lines of it */

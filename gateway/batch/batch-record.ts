@@ -4,6 +4,7 @@ import { LeaseLedger, type LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import { isSuccess, type LineResult, LOG_MAX } from '../../shared/batch/line-results.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { type ArrivedPage, arrivedPage } from './arrived-results.ts';
+import { BatchOutputs } from './batch-outputs.ts';
 import { BatchRates } from './batch-rates.ts';
 import { BatchRows } from './batch-rows.ts';
 import { BatchSeries } from './batch-series.ts';
@@ -19,7 +20,7 @@ import {
 import { BatchUsageOutbox } from './batch-usage-outbox.ts';
 import type { ContextCounts } from './leases/node-contexts.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
-import { bounded, failed, isEngineFailure, withoutGpuTime } from './line-verdicts.ts';
+import { bounded, failed, isEngineFailure, withoutFiles, withoutGpuTime, withoutItsFile } from './line-verdicts.ts';
 
 /**
  * A function that failed this many lines and completed none is given up. Without this limit, 50,000 lines would be
@@ -69,6 +70,7 @@ export class BatchRecord {
   readonly maxBytes: number;
   readonly billing: BatchUsageOutbox;
   readonly series: BatchSeries;
+  readonly outputs: BatchOutputs;
   #ledger: LeaseLedger | undefined;
   /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
@@ -78,6 +80,7 @@ export class BatchRecord {
     this.#rows = new BatchRows(storage);
     this.billing = new BatchUsageOutbox(storage);
     this.series = new BatchSeries(storage);
+    this.outputs = new BatchOutputs(storage);
   }
 
   get spec(): BatchSpec | undefined {
@@ -181,6 +184,7 @@ export class BatchRecord {
     const failed = givenUp === undefined ? counts.failed + leftOut : counts.total - completed;
     if (!this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) return;
     this.#rows.forgetResults();
+    this.outputs.forget();
     this.#ledger = undefined;
   }
 
@@ -189,6 +193,7 @@ export class BatchRecord {
     const errors = [{ code: 'batch_given_up', message, param: null, line: null }];
     if (!this.move(to, nowMs, { errors, requeued: this.requeued })) return;
     this.#rows.forgetResults();
+    this.outputs.forget();
     this.#ledger = undefined;
   }
 
@@ -196,6 +201,7 @@ export class BatchRecord {
   forget(): void {
     this.#rows.forget();
     this.series.forget();
+    this.outputs.forget();
     this.#ledger = undefined;
     this.#function = undefined;
   }
@@ -218,8 +224,11 @@ export class BatchRecord {
     { provider, gpus, log = '', others, nowMs }: CommitSource,
   ): CommitResult {
     const { ledger } = this;
+    const sent = given.map((one) =>
+      one.files?.every((id) => this.outputs.isStored(id)) === false ? withoutItsFile(one) : one,
+    );
     const results =
-      this.function === undefined ? given.map(withoutGpuTime) : this.#withinGpuTime(ref, given, gpus, nowMs);
+      this.function === undefined ? sent.map(withoutGpuTime) : this.#withinGpuTime(ref, sent, gpus, nowMs);
     const again: number[] = [];
     let elsewhere = 0;
     const final: LineResult[] = [];
@@ -245,7 +254,8 @@ export class BatchRecord {
     const wasted: LineResult[] = [];
     for (const result of final) (open.delete(result.line) ? counted : wasted).push(result);
     if (counted.length > 0) {
-      const seq = this.#rows.addResults(ref.chunk, counted);
+      const seq = this.#rows.addResults(ref.chunk, counted.map(withoutFiles));
+      this.outputs.setNamed(counted.flatMap(({ files = [] }) => files));
       this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
       if (log !== '' && this.function !== undefined) this.#rows.log = `${this.#rows.log}${log}`.slice(-LOG_MAX.batch);
     }

@@ -1,4 +1,4 @@
-/** What a batch does by itself, step by step: the input check, the work on its lines, and its files. */
+/** The steps of a batch that its alarm runs: the input check, the work on its lines, and its files. */
 import type { BatchStatus } from '../../shared/batch/batch-status.ts';
 import type { LineErrorCode } from '../../shared/batch/line-results.ts';
 import { errorText } from '../../shared/text/error-text.ts';
@@ -126,8 +126,9 @@ export class BatchSteps {
     const { status } = record.state;
     const givenUp = { code: 'engine_failed' as const, why: message };
     if (status === 'in_progress') return void record.move('finalizing', this.#now, { givenUp });
+    const outputs = outputsOf(record);
     record.endWithoutFiles(status === 'cancelling' ? 'cancelled' : 'failed', this.#now, message);
-    await discardFiles(env, id, this.#now).catch(() => {});
+    await discardFiles(env, id, this.#now, outputs).catch(() => {});
   }
 
   async #step(spec: BatchSpec, status: BatchStatus): Promise<number> {
@@ -156,8 +157,12 @@ export class BatchSteps {
     ledger.expire(this.#now);
     const endsAt = (record.state.times.cancelling_at ?? 0) * 1_000 + CANCEL_MS;
     if (ledger.leases.length > 0 && this.#now < endsAt) return 1_000;
-    if (this.#now >= endsAt + CANCEL_FILES_MS) record.endWithoutFiles('cancelled', this.#now, CANCELLED_WITHOUT_FILES);
-    else await this.#finish(spec, 'cancelled', 'batch_cancelled');
+    if (this.#now < endsAt + CANCEL_FILES_MS) await this.#finish(spec, 'cancelled', 'batch_cancelled');
+    else {
+      const outputs = outputsOf(record);
+      record.endWithoutFiles('cancelled', this.#now, CANCELLED_WITHOUT_FILES);
+      await discardFiles(this.#options.env, spec.id, this.#now, outputs).catch(() => {});
+    }
     return 0;
   }
 
@@ -225,4 +230,9 @@ export class BatchSteps {
   get #now(): number {
     return this.#options.ctx.clock.now();
   }
+}
+
+/** All files that the batch's calls wrote. */
+function outputsOf({ outputs }: BatchRecord): string[] {
+  return [...outputs.ids({ named: true }), ...outputs.ids({ named: false })];
 }

@@ -56,7 +56,10 @@ export async function functionOf(
     return failure(`The function declares the secret ${missing}, which is not stored: otela secrets set ${missing}.`);
   const unknown = await unknownFile(env, owner, named);
   if (unknown !== undefined)
-    return { ...failure(`There is no file ${unknown} with the purpose 'user_data' here.`), param: 'body.files' };
+    return {
+      ...failure(`There is no file ${unknown} with the purpose 'user_data' or 'batch_output' here.`),
+      param: 'body.files',
+    };
   const found = {
     context,
     sha256,
@@ -70,7 +73,7 @@ export async function functionOf(
 /** Maximum ids in one query: D1 allows 100 parameters. */
 const IDS_PER_QUERY = 90;
 
-/** The first of these files that the owner does not have as `user_data`. */
+/** The first of these files that the owner has neither uploaded as `user_data` nor got from a batch. */
 async function unknownFile(env: Env, owner: string, ids: readonly string[]): Promise<string | undefined> {
   for (let at = 0; at < ids.length; at += IDS_PER_QUERY) {
     const some = ids.slice(at, at + IDS_PER_QUERY);
@@ -78,7 +81,9 @@ async function unknownFile(env: Env, owner: string, ids: readonly string[]): Pro
       database(env)
         .select({ id: files.id })
         .from(files)
-        .where(and(inArray(files.id, some), eq(files.owner, owner), eq(files.purpose, 'user_data'))),
+        .where(
+          and(inArray(files.id, some), eq(files.owner, owner), inArray(files.purpose, ['user_data', 'batch_output'])),
+        ),
     );
     const known = new Set(rows.map(({ id }) => id));
     const missing = some.find((id) => !known.has(id));

@@ -27,6 +27,17 @@ export function withoutGpuTime({ gpu_ms: _, ...result }: LineResult): LineResult
   return result;
 }
 
+/** The result without what only its commit needs. */
+export function withoutFiles({ files: _, ...result }: LineResult): LineResult {
+  return result;
+}
+
+/** The result for a line if its node names a file that the gateway does not have. */
+export function withoutItsFile({ line, request_id }: LineResult): LineResult {
+  const why = 'The node named a file that it did not send.';
+  return { line, request_id, status_code: 0, body: '', error: 'engine_failed', why };
+}
+
 export function bounded(result: LineResult, room: number): LineResult {
   if (result.body.length <= Math.min(RESULT_MAX_BYTES, room)) return result;
   return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };

@@ -15,13 +15,15 @@ import { outputLines } from './output-lines.ts';
 import { FileQuotaError } from './step-failures.ts';
 
 /** Default lifetime of output files. */
-const OUTPUT_S = 30 * 86_400;
+export const OUTPUT_S = 30 * 86_400;
 /**
  * Maximum bytes of lines without a response, in addition to the results. Such a line contains only its `custom_id`,
  * which is a part of its input line, and one sentence.
  */
 const WITHOUT_ANSWERS_BYTES = 2 * INPUT_MAX_BYTES;
 
+/** Ids per statement: D1 binds at most 100 values. */
+const IDS_PER_STATEMENT = 90;
 /** Approximate bytes of the text around a result: ids and names. */
 const NAME_BYTES = 256;
 
@@ -55,7 +57,9 @@ export async function writeFiles(options: FinishOptions): Promise<WrittenFiles> 
   const { most, wanted } = await roomOf(options);
   const end = fileBytesInFlight.take(owner, Math.min(most, wanted), options.nowMs);
   try {
-    return await writeBoth(options, most);
+    const written = await writeBoth(options, most);
+    await settleOutputs(options);
+    return written;
   } finally {
     end();
   }
@@ -97,10 +101,30 @@ async function writtenBytes(env: Env, batch: string): Promise<number> {
   return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Discards the files of a deleted batch, even if they were just being written. The next sweep deletes them. */
-export async function discardFiles(env: Env, batch: string, nowMs: number): Promise<void> {
-  const ids = KINDS.map((kind) => resultFileId(batch, kind));
-  await queryOrUnavailable(database(env).update(files).set({ expiresAt: nowMs }).where(inArray(files.id, ids)));
+/**
+ * Discards the files of a batch, even if they were just being written. The next sweep deletes them.
+ * @param outputs files that its calls wrote
+ */
+export async function discardFiles(
+  env: Env,
+  batch: string,
+  nowMs: number,
+  outputs: readonly string[] = [],
+): Promise<void> {
+  await setExpiry(env, [...KINDS.map((kind) => resultFileId(batch, kind)), ...outputs], nowMs);
+}
+
+/** Files that results name live as long as the result files. A file that no result names is discarded. */
+async function settleOutputs({ env, record: { outputs }, spec, nowMs }: FinishOptions): Promise<void> {
+  await setExpiry(env, outputs.ids({ named: true }), nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000);
+  await setExpiry(env, outputs.ids({ named: false }), nowMs);
+}
+
+async function setExpiry(env: Env, ids: readonly string[], expiresAt: number): Promise<void> {
+  for (let at = 0; at < ids.length; at += IDS_PER_STATEMENT) {
+    const some = inArray(files.id, ids.slice(at, at + IDS_PER_STATEMENT));
+    await queryOrUnavailable(database(env).update(files).set({ expiresAt }).where(some));
+  }
 }
 
 function resultFileId(batch: string, kind: (typeof KINDS)[number]): string {

@@ -39,6 +39,8 @@ export interface LineResult {
   why?: string;
   /** Milliseconds for which the line occupied GPUs, times their number, as the node reports; absent: unknown. */
   gpu_ms?: number;
+  /** Ids of the files that the call wrote, which the node has stored at the gateway. Absent: none. */
+  files?: string[];
 }
 
 interface LineResponse {

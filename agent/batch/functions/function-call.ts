@@ -2,12 +2,14 @@
 import { GatewayRefusalError } from '../../../node/gateway-client.ts';
 import { readLineFiles } from '../../../shared/batch/function-files.ts';
 import { memberText } from '../../../shared/batch/line-body.ts';
+import type { LineResult } from '../../../shared/batch/line-results.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import type { PendingLine } from '../lease-run.ts';
 import type { FunctionProcess } from './function-process.ts';
 import { answeredLine, failedLine, raisedLine } from './function-results.ts';
 import type { LeasedLines } from './leased-lines.ts';
 import type { LoadedFunctions } from './loaded-functions.ts';
+import { type AnsweredLine, sendFiles } from './send-files.ts';
 
 interface CallOptions {
   process: FunctionProcess;
@@ -38,7 +40,10 @@ export async function runCall(options: CallOptions): Promise<CallOutcome> {
     .call(lines.map(({ body }) => memberText(body, 'input') ?? 'null'))
     .finally(() => options.running(-lines.length));
   if (answer.kind === 'outputs') {
-    addOutputs(options, answer, performance.now() - began);
+    const ms = performance.now() - began;
+    // At most the files of two calls wait.
+    if (answer.files !== undefined) await process.outputs.idle();
+    addOutputs(options, answer, ms);
     return 'done';
   }
   if (only !== undefined && others.length === 0 && !options.isDraining())
@@ -52,18 +57,29 @@ export async function runCall(options: CallOptions): Promise<CallOutcome> {
 
 type Outputs = Extract<Awaited<ReturnType<FunctionProcess['call']>>, { kind: 'outputs' }>;
 
-function addOutputs({ process, host, leased, lines }: CallOptions, { outputs, failed }: Outputs, ms: number): void {
+function addOutputs(options: CallOptions, { outputs, failed, files }: Outputs, ms: number): void {
+  const { process, host, leased, lines } = options;
   const { lease, work, calls } = leased;
   const { context, model } = lease.function;
   host.setWell(context);
   calls.took(lines.length, ms);
   const gpuMs = host.gpuMs(process, ms) / lines.length;
   work.addOutput(process.takeOutput());
+  const add = (result: LineResult) => work.add(gpuMs === 0 ? result : { ...result, gpu_ms: gpuMs });
+  const withFiles: AnsweredLine[] = [];
   for (const [i, { line }] of lines.entries()) {
-    const why = failed.get(i);
-    const result = why === undefined ? answeredLine(line, model, outputs[i]) : raisedLine(line, why);
-    work.add(gpuMs === 0 ? result : { ...result, gpu_ms: gpuMs });
+    const [why, written, output] = [failed.get(i), files?.get(i), outputs[i]];
+    if (why === undefined && written !== undefined) withFiles.push({ line, model, output, files: written });
+    else add(why === undefined ? answeredLine(line, model, output) : raisedLine(line, why));
   }
+  if (withFiles.length === 0) return;
+  // The process begins its next call meanwhile.
+  options.running(withFiles.length);
+  const sent = process.outputs.whileReading(async () => {
+    for (const one of withFiles) add(await sendFiles(process.outputs, leased, one));
+    options.running(-withFiles.length);
+  });
+  leased.addAfter(sent);
 }
 
 /** Copies the files of a call to this node. @returns why a file cannot be had by any node @throws Error */

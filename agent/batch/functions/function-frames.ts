@@ -1,5 +1,6 @@
 /** Frames of a function's process. A frame is one line of JSON of bounded length. */
 import * as z from 'zod';
+import { LINE_FILES_MAX } from '../../../shared/batch/function-files.ts';
 import { decodeUtf8 } from '../../../shared/openai/byte-search.ts';
 import { JsonReader } from '../../../shared/openai/json-reader.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
@@ -10,22 +11,24 @@ import { tryParseJson } from '../../../shared/text/parse-json.ts';
  */
 const FUNCTION_FRAME_MAX_BYTES = 8 * 1024 * 1024;
 
+/** A file that a call wrote: its name in the process's directory of outputs, and the name for its owner. */
+const fileSchema = z.object({ path: z.string().regex(/^[0-9a-f]{1,32}$/), name: z.string().max(1_024) });
+
 const frameSchema = z.union([
   z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),
-  /** `failed`: messages of lines that raised an exception, by their index. Their outputs are null. */
+  /** `failed`: messages of lines that raised an exception, by their index. Their outputs are null. `files`: by index too. */
   z.object({
     id: z.int(),
     outputs: z.array(z.unknown()),
     failed: z.record(z.string().max(8), z.string()).default({}),
+    files: z.record(z.string().max(8), z.array(fileSchema).max(LINE_FILES_MAX)).default({}),
   }),
   z.object({ id: z.int(), error: z.string() }),
 ]);
 type Parsed = z.output<typeof frameSchema>;
 type Outputs = Extract<Parsed, { outputs: unknown[] }>;
 /** `outputs`: JSON texts with the digits that the function wrote. */
-export type FunctionFrame =
-  | Exclude<Parsed, Outputs>
-  | { id: number; outputs: string[]; failed: Readonly<Record<string, string>> };
+export type FunctionFrame = Exclude<Parsed, Outputs> | (Omit<Outputs, 'outputs'> & { outputs: string[] });
 
 /** Splits the output into frames. */
 export class FunctionFrameReader {

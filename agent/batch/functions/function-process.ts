@@ -17,6 +17,7 @@ import { makeFunctionDirectory, removeFunctionDirectory } from './function-direc
 import { functionEnvironment } from './function-environment.ts';
 import { type FunctionFrame, FunctionFrameReader } from './function-frames.ts';
 import { groupMemoryBytes } from './group-memory.ts';
+import { type CallFile, OutputFolder } from './output-folder.ts';
 import { HARNESS } from './python-harness.ts';
 import type { CopyFile, StagedFiles } from './staged-files.ts';
 
@@ -52,8 +53,16 @@ interface ProcessOptions {
 }
 
 type CallAnswer =
-  /** `failed`: why lines of a call with other good lines raised an exception, by their index in the call. */
-  | { kind: 'outputs'; outputs: string[]; failed: ReadonlyMap<number, string> }
+  /**
+   * `failed`: why lines of a call with other good lines raised an exception, by their index in the call. `files`: what
+   * the calls wrote, by the same index; absent: nothing.
+   */
+  | {
+      kind: 'outputs';
+      outputs: string[];
+      failed: ReadonlyMap<number, string>;
+      files?: ReadonlyMap<number, readonly CallFile[]>;
+    }
   /** The function raised an exception, or returned too many or too few outputs. The process can run further calls. */
   | { kind: 'raised'; error: string }
   /** The process ended, sent an invalid frame, or was ended because of its time or memory. */
@@ -70,6 +79,8 @@ const MEMORY_POLL_MS = 1_000;
 const GRACE_MS = 1_000;
 
 export class FunctionProcess {
+  /** The files that its calls wrote and returned. */
+  readonly outputs: OutputFolder;
   readonly #options: ProcessOptions;
   readonly #directory: string;
   readonly #child: ChildProcess;
@@ -90,6 +101,7 @@ export class FunctionProcess {
     this.#directory = makeFunctionDirectory(temporary);
     writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
     writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
+    this.outputs = new OutputFolder(this.#directory);
     this.#guard = new OrphanGuard(log);
     const command = [limits.python, 'harness.py', ...(name === undefined ? [] : [name])];
     const [file = '', ...args] = options.wrap?.(command, this.#directory) ?? command;
@@ -157,8 +169,11 @@ export class FunctionProcess {
     if ('loaded' in frame || frame.id !== id)
       return { kind: 'broken', why: this.#break('it sent a response to a different call') };
     if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
-    if (frame.outputs.length === lines.length)
-      return { kind: 'outputs', outputs: frame.outputs, failed: failuresOf(frame.failed) };
+    if (frame.outputs.length === lines.length) {
+      const files = new Map(Object.entries(frame.files).map(([index, some]) => [Number(index), some]));
+      const { outputs } = frame;
+      return { kind: 'outputs', outputs, failed: failuresOf(frame.failed), ...(files.size > 0 && { files }) };
+    }
     return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
   }
 
@@ -187,6 +202,7 @@ export class FunctionProcess {
     this.#guard.dismiss();
     this.#options.onEnd?.();
     for (const stream of this.#child.stdio ?? []) stream?.destroy();
+    await this.outputs.close();
     const why = removeFunctionDirectory(this.#directory) ?? this.#options.files?.remove();
     if (why !== undefined) this.#options.log(`the directory of a function could not be deleted: ${why}`);
   }

@@ -200,7 +200,7 @@ export class FunctionRunner {
   /** Waits until the gateway has accepted the results. Lines that it wants again return to the queue of this node. */
   async #settle(leased: LeasedLines): Promise<void> {
     const { work } = leased;
-    await work.settled();
+    await leased.settled();
     const runsAgain = leased.waiting.length > 0 && work.isValid && !this.#draining && this.#leases.has(work);
     if (!runsAgain) return this.#release(work);
     this.#ready.unshift(leased);
@@ -244,7 +244,7 @@ export class FunctionRunner {
       this.#wake();
       if (leased.crashes < CRASHES_MAX) continue;
       host.setBroken(code.context);
-      await work.settled();
+      await leased.settled();
       return this.#release(work);
     }
   }
@@ -260,7 +260,12 @@ export class FunctionRunner {
   }
 
   /** Returns the lines to the gateway. If the node lacks what the function declares, they do not count as failed. */
-  async #cannotLoad({ work, code: { context }, waiting }: LeasedLines, error: LoadError): Promise<void> {
+  async #cannotLoad(leased: LeasedLines, error: LoadError): Promise<void> {
+    const {
+      work,
+      code: { context },
+      waiting,
+    } = leased;
     const { host, log } = this.#options;
     if (error instanceof UnsuitableNodeError) {
       log(`function ${context.slice(0, 12)}: declined: ${error.message}`);
@@ -270,7 +275,7 @@ export class FunctionRunner {
     }
     host.setBroken(context);
     for (const { line } of waiting) work.add(failedLine(line, 'function_load_failed', error.message));
-    await work.settled();
+    await leased.settled();
     await this.#release(work);
   }
 

@@ -25,6 +25,8 @@ export class LeasedLines {
   readonly #queue: PendingLine[];
   /** Number of lines that must run in calls of one line. */
   #alone = 0;
+  /** Resolves when the files of ended calls are at the gateway. */
+  #sending: Promise<unknown> = Promise.resolve();
   #running: { lines: number; sinceMs: number } | undefined;
 
   constructor({ lease, work, code, calls, lines }: LeasedOptions) {
@@ -74,6 +76,17 @@ export class LeasedLines {
       this.#queue.unshift(...call);
       this.#alone = call.length;
     } else this.#alone = Math.max(0, this.#alone - 1);
+  }
+
+  /** Results follow when `sent` resolves. */
+  addAfter(sent: Promise<void>): void {
+    this.#sending = Promise.allSettled([this.#sending, sent]);
+  }
+
+  /** Resolves when no result of ended calls is uncommitted. */
+  async settled(): Promise<void> {
+    await this.#sending;
+    await this.work.settled();
   }
 
   /** The gateway asks to run these lines again. */

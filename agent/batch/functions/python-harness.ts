@@ -120,7 +120,9 @@ def main():
         ask = json.loads(raw)
         try:
             outputs, failed = function.call(ask["lines"])
-            answer({"id": ask["id"], "outputs": outputs, **({"failed": failed} if failed else {})})
+            # A bundle of an earlier client has no files.
+            files = getattr(function, "files", None)
+            answer({"id": ask["id"], "outputs": outputs, **({"failed": failed} if failed else {}), **({"files": files} if files else {})})
         except Exception as error:
             traceback.print_exc()
             answer({"id": ask["id"], "error": said(error)})

@@ -1,21 +1,30 @@
-"""Files that travel with calls: opentela.File(path) in the arguments."""
+"""Files that travel with calls: opentela.File(path) in the arguments, and in results."""
 
 import hashlib
 import os
+import re
+import shutil
+import stat
+import tempfile
 
-from ._errors import OtelaError
+from ._errors import FunctionError, OtelaError
 
 # A file in the arguments of a line.
 MARK = "$file"
 # Files are found in arguments, and in lists, tuples and dicts in them up to this depth.
 DEPTH_MAX = 4
 PIECE = 2**20
+# Files of one result, and characters of a name, as at the gateway.
+RESULT_FILES_MAX = 64
+NAME_MAX = 255
 
 
 class File(os.PathLike):
-    """A file of this machine. It is uploaded once, and the call gets a File whose path is on the node: open(file) works here and there.
-
+    """A file. As an argument it is uploaded once, and the call gets a File whose path is on the node: open(file) works here and there.
     The function reads it and does not change it.
+
+    A call also returns files that it wrote below its directory, as opentela.File("plot.png"). The script gets a File in their place, which
+    is downloaded when it is first opened.
     """
 
     def __init__(self, path):
@@ -31,7 +40,7 @@ class File(os.PathLike):
         return f"File({self.path!r})"
 
     def __reduce__(self):
-        raise TypeError("a File can be an argument of a call, or in a list, tuple or dict that is one; and not a result")
+        raise TypeError("a File can be an argument or a result of a call, or in a list, tuple or dict that is one")
 
     def digest(self):
         read = hashlib.sha256()
@@ -39,6 +48,35 @@ class File(os.PathLike):
             while piece := file.read(PIECE):
                 read.update(piece)
         return read.hexdigest()
+
+    def save(self, folder="."):
+        """Copies the file into a directory, under its name. Returns the path."""
+        path = os.path.join(folder, self.name)
+        shutil.copyfile(self.path, path)
+        return path
+
+
+class ResultFile(File):
+    """A file that a call wrote. `path` is that of a copy here, which is deleted with the File."""
+
+    def __init__(self, gateway, entry):
+        self.gateway, self.name = gateway, os.path.basename(entry["name"])
+        self.id, self.bytes, self.sha256 = entry["id"], entry["bytes"], entry["sha256"]
+        self._folder = None
+
+    @property
+    def path(self):
+        if self._folder is None:
+            folder = tempfile.TemporaryDirectory(prefix="opentela-")
+            self.gateway.download(self.id, os.path.join(folder.name, self.name), self.bytes, self.sha256)
+            self._folder = folder
+        return os.path.join(self._folder.name, self.name)
+
+    def __repr__(self):
+        return f"File({self.name!r}, {self.bytes} bytes)"
+
+    def digest(self):
+        return self.sha256
 
 
 def marked(value, name_of, depth=0):
@@ -61,6 +99,67 @@ def placed(value, depth=0):
             return File(_place_of(value[MARK], value["name"]))
         return {key: placed(item, depth + 1) for key, item in value.items()}
     return type(value)(placed(item, depth + 1) for item in value)
+
+
+class Collected:
+    """A result with files: `value` has a mark in place of each, and `files` what the agent sends to the gateway."""
+
+    def __init__(self, value, files):
+        self.value, self.files = value, files
+
+
+def collected(value, folder, outputs):
+    """The result of a call. Its files below `folder` are moved to the directory `outputs`. @raises OtelaError"""
+    moved = {}
+
+    def index_of(file):
+        if file.path not in moved:
+            if len(moved) == RESULT_FILES_MAX:
+                raise OtelaError(f"a call returns at most {RESULT_FILES_MAX} files: return an archive, such as a .tar file")
+            moved[file.path] = (len(moved), _moved(file, folder, outputs))
+        return moved[file.path][0]
+
+    try:
+        made = marked(value, index_of)
+    except OtelaError:
+        for _, file in moved.values():
+            os.unlink(os.path.join(outputs, file["path"]))
+        raise
+    return Collected(made, [file for _, file in moved.values()]) if moved else value
+
+
+def _moved(file, folder, outputs):
+    if outputs is None:
+        raise OtelaError("this node cannot collect files: its agent is of an earlier version")
+    real = os.path.realpath(file.path)
+    if real != file.path or not real.startswith(folder + os.sep) or not stat.S_ISREG(os.lstat(real).st_mode):
+        raise OtelaError(f"a call can return files that it wrote below its working directory, and no links: {file.path}")
+    if len(file.name) > NAME_MAX or not file.name.isprintable():
+        raise OtelaError(f"the name of a file that a call returns has at most {NAME_MAX} characters, and all are printable: {file.name!r}")
+    path = os.urandom(16).hex()
+    os.rename(real, os.path.join(outputs, path))
+    return {"path": path, "name": file.name}
+
+
+def received(value, files, gateway, depth=0):
+    """The result with a File in place of each mark. `files`: those of the response. @raises FunctionError"""
+    if depth > DEPTH_MAX or type(value) not in (list, tuple, dict):
+        return value
+    if type(value) is dict:
+        if value.keys() == {MARK, "name"} and type(value[MARK]) is int:
+            return _result_file(value[MARK], files, gateway)
+        return {key: received(item, files, gateway, depth + 1) for key, item in value.items()}
+    return type(value)(received(item, files, gateway, depth + 1) for item in value)
+
+
+def _result_file(index, files, gateway):
+    entry = files[index] if type(files) is list and 0 <= index < len(files) else None
+    fields = {"id": str, "name": str, "bytes": int, "sha256": str}
+    if type(entry) is dict and all(type(entry.get(name)) is kind for name, kind in fields.items()):
+        name = os.path.basename(entry["name"])
+        if name.isprintable() and name not in ("", ".", "..") and re.fullmatch("file-[A-Za-z0-9_-]{1,64}", entry["id"]):
+            return ResultFile(gateway, entry)
+    raise FunctionError("the result names a file that its node did not send", "unreadable_result")
 
 
 def _place_of(id, name):

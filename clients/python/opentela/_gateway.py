@@ -1,5 +1,6 @@
 """Requests to a gateway."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -13,6 +14,7 @@ from ._errors import OtelaError
 # How long requests are repeated while the gateway restarts or the network is down.
 AWAY_S = 600
 AWAY_STATUS = (429, 500, 502, 503, 504)
+PIECE = 2**20
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -43,8 +45,8 @@ class Gateway:
         gateway = gateway.rstrip("/")
         self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
 
-    def request(self, method, path, body=None, content_type="application/json", read=bytes, found=None, away_s=AWAY_S):
-        """Returns `read` of the response's bytes. Repeats the request while the gateway is unreachable or its response is incomplete.
+    def request(self, method, path, body=None, content_type="application/json", read=bytes, found=None, away_s=AWAY_S, stream=None):
+        """Returns `read` of the response's bytes, or `stream` of the response. Repeats the request while the gateway is unreachable or its response is incomplete.
 
         `found`: for a request that creates something. If the response was lost, the gateway may have created it, so `found()` looks
         for it before the request is repeated; None: it does not exist.
@@ -55,7 +57,7 @@ class Gateway:
             try:
                 ask = urllib.request.Request(self.base + path, data=body, method=method, headers=headers)
                 with _OPENER.open(ask, timeout=min(120, away_s)) as answer:
-                    return read(answer.read())
+                    return stream(answer) if stream else read(answer.read())
             except urllib.error.HTTPError as error:
                 text = error.read(2000).decode(errors="replace")
                 # A quota is not an outage.
@@ -73,6 +75,26 @@ class Gateway:
 
     def get(self, path):
         return self.request("GET", path, read=json.loads)
+
+    def download(self, id, path, size, sha256):
+        """Writes a file of the gateway. @raises OtelaError if it is not the file with this hash"""
+
+        def write(answer):
+            digest, left = hashlib.sha256(), size
+            with _Disk(path) as file:
+                while piece := answer.read(PIECE):
+                    left -= len(piece)
+                    if left < 0:
+                        break
+                    file.write(piece)
+                    digest.update(piece)
+            if left > 0:
+                raise ConnectionError("the response ended early")
+            return left == 0 and digest.hexdigest() == sha256
+
+        if not self.request("GET", f"/files/{id}/content", stream=write):
+            os.unlink(path)
+            raise OtelaError(f"the file {id} at the gateway is not the one that the call wrote")
 
     def upload(self, filename, content, purpose, expires_s=None):
         """The id of the new file."""
@@ -123,6 +145,29 @@ class Gateway:
         """The JSON lines of a file."""
         # bytes.splitlines ignores line ends of Unicode, which JSON strings may contain unescaped.
         return [json.loads(line) for line in self.request("GET", f"/files/{file}/content").splitlines()]
+
+
+class _Disk:
+    """A new file. An error of this machine's disk is not one of the connection, after which the request would be repeated."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.file = self._try(lambda: open(self.path, "wb"))
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._try(self.file.close)
+
+    def write(self, piece):
+        self._try(lambda: self.file.write(piece))
+
+    def _try(self, act):
+        try:
+            return act()
+        except OSError as error:
+            raise OtelaError(f"{self.path} cannot be written: {error}") from error
 
 
 def _said(text):

@@ -4,12 +4,16 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from . import _values
+from . import _files, _values
 from ._errors import FunctionError
 from ._worker import Failure, Worker, _pair, said
 
 # Inputs of one call of a function with batch_size="auto".
 AUTO = 100
+
+
+def _path_of(file):
+    return file.path
 
 
 class LocalSender:
@@ -64,7 +68,8 @@ class LocalSender:
             try:
                 if isinstance(result, Failure):
                     raise result.error
-                call.future.set_result(_values.decode(_values.encode(result, worker.by_value)))
+                sent = _values.encode(_files.marked(result, _path_of), worker.by_value)
+                call.future.set_result(_files.placed(_values.decode(sent)))
             except Exception as error:
                 # As from a node, so that a test sees the errors of a real run.
                 failed = FunctionError(said(error), "function_failed")

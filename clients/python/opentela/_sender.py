@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from . import _values
+from . import _files, _values
 from ._bundle import Bundle
 from ._errors import FunctionError, OtelaError
 from ._served import Served
@@ -57,7 +57,7 @@ class Call:
     def group(self):
         return self.bundle.context if self.bundle else self.model, self.run
 
-    def settle(self, line, trust):
+    def settle(self, line, trust, gateway):
         """Takes the line of the result."""
         if self.future.done():
             return
@@ -73,7 +73,8 @@ class Call:
                 error = line.get("error") or body.get("error") or {}
                 raise FunctionError(error.get("message") or "the gateway returned no result for this input", error.get("code"))
             modules = self.bundle.modules if self.bundle else ()
-            self.future.set_result(_values.decode_result(body["output"], modules, trust))
+            result = _values.decode_result(body["output"], modules, trust)
+            self.future.set_result(_files.received(result, body["files"], gateway) if "files" in body else result)
         except FunctionError as error:
             self.future.set_exception(error)
 
@@ -108,7 +109,7 @@ class Sent:
             status, page = self._page(gateway)
             for line in page["data"]:
                 news = True
-                self._settle(line, trust)
+                self._settle(line, trust, gateway)
             if not page["has_more"]:
                 break
         if status["status"] in OVER:
@@ -133,9 +134,9 @@ class Sent:
         # A gateway of an earlier version.
         return gateway.get(f"/batches/{self.id}"), {"data": [], "has_more": False}
 
-    def _settle(self, line, trust):
+    def _settle(self, line, trust, gateway):
         for call in self.calls.pop(line.get("custom_id"), ()):
-            call.settle(line, trust)
+            call.settle(line, trust, gateway)
 
     def _end(self, gateway, batch, trust):
         if batch["status"] == "failed":
@@ -145,7 +146,7 @@ class Sent:
             if not self.calls:
                 return
             for line in gateway.lines(file):
-                self._settle(line, trust)
+                self._settle(line, trust, gateway)
         self.fail(FunctionError(f"{self.id} is {batch['status']}, and has no result for this input: run the script again"))
 
     def fail(self, error):
@@ -350,7 +351,9 @@ class Sender:
         return f"function:{self._stored(f'function-{digest[:32]}', '.json', bundle.text.encode)}"
 
     def file(self, file):
-        """The id of a File at the gateway. The same content is uploaded once."""
+        """The id of a File at the gateway. The same content is uploaded once, and a file of a result is there."""
+        if isinstance(file, _files.ResultFile) and file.gateway is self.gateway:
+            return file.id
         return self._stored(f"input-{file.digest()[:40]}", "", lambda: _read(file.path))
 
     def _stored(self, name, extension, content):
@@ -374,7 +377,7 @@ class Sender:
         for call in calls:
             line = results.pop(call.key, None)
             if line is not None:
-                call.settle(line, self.trust)
+                call.settle(line, self.trust, self.gateway)
                 count += 1
                 continue
             for sent in running:

@@ -56,13 +56,13 @@ class Worker:
 
     async def _awaited(self, args, kwargs):
         try:
-            return await self.function.infer(*self.first, *args, **kwargs)
+            return _collected(await self.function.infer(*self.first, *args, **kwargs))
         except Exception as error:
             return Failure(error)
 
     def _attempt(self, args, kwargs):
         try:
-            return self._whole(self.function.infer(*self.first, *args, **kwargs))
+            return _collected(self._whole(self.function.infer(*self.first, *args, **kwargs)))
         except Exception as error:
             return Failure(error)
         finally:
@@ -90,10 +90,11 @@ class Worker:
             kwargs = inputs[wanted[0]][1]
             try:
                 made = self._whole(self.function.infer(*self.first, [inputs[index][0][0] for index in wanted], **kwargs))
+                if not hasattr(made, "__len__"):
+                    made = list(made)
+                made = [_attempted(result) for result in made]
             finally:
                 empty_directory()
-            if not hasattr(made, "__len__"):
-                made = list(made)
             if len(made) != len(wanted):
                 raise ValueError(f"the function got {len(wanted)} inputs and returned {len(made)} results")
             for index, result in zip(wanted, made):
@@ -101,8 +102,12 @@ class Worker:
         return results
 
 
-# The working directory of calls on a node.
-CALL_FOLDER = None
+# The working directory of calls on a node, and the directory into which the files of their results are moved.
+CALL_FOLDER = OUTPUTS = None
+
+
+def _collected(result):
+    return result if CALL_FOLDER is None else _files.collected(result, CALL_FOLDER, OUTPUTS)
 
 
 def empty_directory():
@@ -123,6 +128,13 @@ def empty_directory():
 class Failure:
     def __init__(self, error):
         self.error = error
+
+
+def _attempted(result):
+    try:
+        return _collected(result)
+    except Exception as error:
+        return Failure(error)
 
 
 async def _awaited(result):
@@ -154,6 +166,8 @@ class Host:
 
     def __init__(self, worker, folder):
         self.worker, self.folder = worker, folder
+        # Files of the results of the last call, by the index of their line.
+        self.files = {}
         # Classes of a file are known by their names on both sides.
         self.pickled = _values.dumps_result if worker.by_value else _values.dumps
 
@@ -165,16 +179,19 @@ class Host:
                 inputs.append((index, *_pair(line)))
             except Exception as error:
                 failed[index] = f"the arguments cannot be unpickled on the node: {said(error)}"
-        outputs = [None] * len(lines)
+        outputs, self.files = [None] * len(lines), {}
         results = self.worker.call([(args, kwargs) for _, args, kwargs in inputs])
         for (index, *_), result in zip(inputs, results):
             try:
                 if isinstance(result, Failure):
                     raise result.error
+                if isinstance(result, _files.Collected):
+                    self.files[index], result = result.files, result.value
                 outputs[index] = _values.encode(result, self.worker.by_value, self.pickled)
             except Exception as error:
                 traceback.print_exception(error)
                 failed[index] = said(error, [self.folder])
+                self.files.pop(index, None)
         return outputs, failed
 
 
@@ -201,9 +218,11 @@ def open_bundle(bundle, folder):
 
     @raises Exception with what its owner can do about it
     """
-    global CALL_FOLDER
+    global CALL_FOLDER, OUTPUTS
     host = _opened(bundle, folder)
-    CALL_FOLDER = os.path.join(os.path.realpath(folder), "call")
+    CALL_FOLDER, outputs = (os.path.join(os.path.realpath(folder), name) for name in ("call", "outputs"))
+    # Agents of earlier versions made no such directory.
+    OUTPUTS = outputs if os.path.isdir(outputs) else None
     empty_directory()
     return host
 

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import decimal
 import fractions
+import hashlib
 import io
 import os
 import pickle
@@ -19,8 +20,9 @@ import unittest.mock
 import zipfile
 
 import opentela
-from opentela import _bundle, _function, _values
+from opentela import _bundle, _files, _function, _values
 from opentela._errors import FunctionError, OtelaError
+from opentela._gateway import Gateway
 
 
 @dataclasses.dataclass
@@ -51,6 +53,13 @@ def sizes(items):
 async def waits(x):
     await asyncio.sleep(0.001)
     return x + 1
+
+
+@opentela.function
+def written(name):
+    with open(name, "w") as file:
+        file.write("drawn")
+    return name, opentela.File(name)
 
 
 @opentela.function
@@ -127,6 +136,111 @@ class Files(unittest.TestCase):
             self.assertTrue(found.path.startswith(home + os.sep))
             with open(found) as file:
                 self.assertEqual(file.read(), "x")
+
+
+class ResultFiles(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        root = os.path.realpath(folder.name)
+        self.call, self.outputs = os.path.join(root, "call"), os.path.join(root, "outputs")
+        os.makedirs(self.call)
+        os.makedirs(self.outputs)
+        os.chdir(self.call)
+
+    def write(self, name, content="x"):
+        with open(name, "w") as file:
+            file.write(content)
+        return opentela.File(name)
+
+    def collected(self, value):
+        return _files.collected(value, self.call, self.outputs)
+
+    def test_a_file_of_a_result_is_moved_once_and_other_values_stay(self):
+        plot = self.write("plot.png")
+        os.mkdir("deep")
+        made = self.collected([1, (plot, {"again": plot}), self.write("deep/b.csv")])
+        self.assertEqual(made.value, [1, ({"$file": 0, "name": "plot.png"}, {"again": {"$file": 0, "name": "plot.png"}}), {"$file": 1, "name": "b.csv"}])
+        self.assertEqual([file["name"] for file in made.files], ["plot.png", "b.csv"])
+        self.assertEqual(sorted(os.listdir(self.outputs)), sorted(file["path"] for file in made.files))
+        self.assertEqual(os.listdir(self.call), ["deep"])
+        same = {"a": [1, 2]}
+        self.assertIs(self.collected(same), same)
+
+    def test_files_elsewhere_links_and_odd_names_are_refused(self):
+        self.write("../outside")
+        os.symlink("/etc/hostname", "link")
+        os.symlink("..", "up")
+        for path in ("../outside", "link", "up/outside", "/etc/hostname"):
+            with self.assertRaisesRegex(OtelaError, "that it wrote below its working directory"):
+                self.collected(opentela.File(path))
+        with self.assertRaisesRegex(OtelaError, "all are printable"):
+            self.collected(self.write("a\nb"))
+
+    def test_more_files_than_a_result_may_have_leave_nothing(self):
+        with self.assertRaisesRegex(OtelaError, "at most 64 files"):
+            self.collected([self.write(f"{i}.txt") for i in range(65)])
+        self.assertEqual(os.listdir(self.outputs), [])
+
+    def test_an_agent_of_an_earlier_version_is_named(self):
+        with self.assertRaisesRegex(OtelaError, "its agent is of an earlier version"):
+            _files.collected(self.write("a"), self.call, None)
+
+    def test_a_result_cannot_name_what_its_node_did_not_send_or_a_path(self):
+        good = {"id": "file-1", "name": "a.txt", "bytes": 1, "sha256": "0"}
+        mark = {"$file": 0, "name": "x"}
+        (found,) = _files.received([mark], [good], None)
+        self.assertEqual((found.name, found.id, found.bytes), ("a.txt", "file-1", 1))
+        self.assertEqual(_files.received([{**good, "name": "../../a.txt"}], [], None)[0]["name"], "../../a.txt")
+        self.assertEqual(_files.received(mark, [{**good, "name": "../../a.txt"}], None).name, "a.txt")
+        for files in ([], {}, None, [1], [{**good, "id": "../x"}], [{**good, "name": ".."}], [{**good, "name": "a\nb"}], [{**good, "bytes": "1"}]):
+            with self.assertRaises(FunctionError, msg=repr(files)):
+                _files.received({"deep": [mark]}, files, None)
+        with self.assertRaises(FunctionError):
+            _files.received({"$file": -1, "name": "x"}, [good], None)
+
+    def test_a_local_run_returns_the_file_that_the_call_wrote(self):
+        with opentela.Client("local") as client:
+            name, plot = client.submit(written, "plot.png").result()
+        with open(plot) as file:
+            self.assertEqual((name, file.read()), ("plot.png", "drawn"))
+        os.mkdir("saved")
+        self.assertEqual(plot.save("saved"), os.path.join("saved", "plot.png"))
+
+
+class Downloads(unittest.TestCase):
+    def download(self, content, size=5, digest=hashlib.sha256(b"hello").hexdigest(), ends=False):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "a")
+        answers = [io.BytesIO(content)] if ends else [io.BytesIO(b"he"), io.BytesIO(content)]
+
+        def request(method, address, stream):
+            while True:
+                try:
+                    return stream(answers.pop(0))
+                except ConnectionError:
+                    pass
+
+        gateway = Gateway("http://localhost", "key")
+        with unittest.mock.patch.object(gateway, "request", request):
+            gateway.download("file-1", path, size, digest)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def test_a_cut_response_is_asked_for_again(self):
+        self.assertEqual(self.download(b"hello"), b"hello")
+
+    def test_other_bytes_or_more_are_no_file(self):
+        for content in (b"hallo", b"hello!"):
+            with self.assertRaisesRegex(OtelaError, "is not the one that the call wrote"):
+                self.download(content, ends=True)
+
+    def test_a_disk_that_cannot_be_written_is_not_a_broken_connection(self):
+        with self.assertRaisesRegex(OtelaError, "cannot be written"):
+            with unittest.mock.patch("builtins.open", side_effect=OSError("full")):
+                self.download(b"hello")
 
 
 class Local(unittest.TestCase):

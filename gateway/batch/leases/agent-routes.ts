@@ -17,8 +17,15 @@ import {
   readBatchSignature,
 } from '../../../shared/batch/batch-signature.ts';
 import { WHY_MAX } from '../../../shared/batch/function-context.ts';
+import {
+  BATCH_OUTPUTS_MAX,
+  LINE_FILES_MAX,
+  OUTPUT_HEADER,
+  outputFileSchema,
+} from '../../../shared/batch/function-files.ts';
 import type { LeaseRef } from '../../../shared/batch/lease-ledger.ts';
 import { LOG_MAX } from '../../../shared/batch/line-results.ts';
+import { fromBase64url } from '../../../shared/lattice/base64url.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../../shared/routing/trusted-providers.ts';
@@ -29,13 +36,15 @@ import type { Env } from '../../env.ts';
 import { type FileStore, FileStoreError } from '../../files/file-store.ts';
 import { batches } from '../../files/file-tables.ts';
 import { STORE_MESSAGES, storeOf, toReadableStream, withStoreErrors } from '../../files/store-access.ts';
-import { readBodyBytes } from '../../http/read-body.ts';
+import { readBodyBytes, readBodyPieces } from '../../http/read-body.ts';
 import { workerdCrypto } from '../../issuer/ed25519.ts';
 import { audienceOf } from '../../registry/gossip/connect-gossip.ts';
 import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 import { PROTOCOL_HEADER, verifyAgentTicket, versionMismatch } from '../../registry/verify-agent-ticket.ts';
 import { issuersView } from '../../registry/views/issuers-view.ts';
 import { readSecrets } from '../function-secrets.ts';
+import { OUTPUT_MAX_BYTES } from '../output-lines.ts';
+import { hasOutput, type OutputPlace, storeOutput } from '../store-output.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 
 /** Maximum batch ids that this isolate remembers to exist. */
@@ -75,6 +84,9 @@ const BODY_MAX_BYTES = 4 * 1024 * 1024;
  */
 const WAIT_MAX_MS = 25_000;
 
+/** Maximum bytes of the announcement of a file: its name has at most 255 characters. */
+const ANNOUNCEMENT_MAX_BYTES = 2_048;
+
 const id = z.string().max(64);
 const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).max(1e9) };
 const contexts = z.array(z.string().length(64)).max(64).default([]);
@@ -98,6 +110,7 @@ const leaseSchema = z.object({
 });
 const refSchema = z.object(ref);
 const fileSchema = z.object({ ...ref, file: z.string().max(128) });
+const outputSchema = z.object({ ...ref, ...outputFileSchema.shape });
 /** `declined`: why the node cannot run the function of the batch. */
 const releaseSchema = z.object({ ...ref, declined: z.string().max(WHY_MAX).optional() });
 const commitSchema = z.object({
@@ -112,6 +125,7 @@ const commitSchema = z.object({
         error: z.enum(['engine_failed', 'function_load_failed']).optional(),
         why: z.string().max(WHY_MAX).optional(),
         gpu_ms: z.number().min(0).optional(),
+        files: z.array(z.string().max(128)).max(LINE_FILES_MAX).optional(),
       }),
     )
     .max(CHUNK_LINES),
@@ -197,11 +211,52 @@ batchAgentRoutes.post('/secrets', async (c) => {
   return c.json({ secrets }, 200, { 'cache-control': 'no-store' });
 });
 
+/** Announces a file that a call of the leased chunk wrote. `stored`: the node need not send it. */
+batchAgentRoutes.post('/output', async (c) => {
+  const node = await nodeOf(c);
+  const asked = parsed(outputSchema, node.body);
+  const { batch, place } = await outputOf(c, node, asked);
+  const stored = await hasOutput(c.env, place, asked, Date.now());
+  if (stored) await batch.outputStored(place.id);
+  return c.json({ id: place.id, stored });
+});
+
+/** The bytes of an announced file. The session signs the announcement, which has the hash of the bytes. */
+batchAgentRoutes.post('/output-content', async (c) => {
+  const node = await nodeOf(c, announcementOf(c));
+  const asked = parsed(outputSchema, node.body);
+  const { batch, place } = await outputOf(c, node, asked);
+  await storeOutput(c.env, place, asked, readBodyPieces(c), Date.now());
+  await batch.outputStored(place.id);
+  return c.json({ id: place.id, stored: true });
+});
+
+/** @throws ApiError 400 */
+function announcementOf(c: Ctx): Uint8Array {
+  const bytes = fromBase64url(c.req.header(OUTPUT_HEADER) ?? '', ANNOUNCEMENT_MAX_BYTES);
+  if (bytes === undefined) throw new ApiError('invalid_request', `${OUTPUT_HEADER} must announce the file.`);
+  return bytes;
+}
+
+/** @throws ApiError 409 if the lease has ended, 413 if the batch has too many files */
+async function outputOf(c: Ctx, node: Node, { batch: id, chunk, epoch, sha256, bytes }: z.output<typeof outputSchema>) {
+  const batch = await batchOf(c, id);
+  const place: OutputPlace | false | null = await batch.reserveOutput(refOf(node, { chunk, epoch }), { sha256, bytes });
+  if (place === null) throw leaseOver();
+  if (place === false)
+    throw new ApiError(
+      'request_too_large',
+      `The calls of a batch write at most ${BATCH_OUTPUTS_MAX} files of ${OUTPUT_MAX_BYTES} bytes together.`,
+    );
+  return { batch, place };
+}
+
 batchAgentRoutes.post('/commit', async (c) => {
   const node = await nodeOf(c);
   const { results, log, ...given } = parsed(commitSchema, node.body);
-  const answered = results.map(({ error, why, gpu_ms: gpuMs, ...result }) => ({
+  const answered = results.map(({ error, why, gpu_ms: gpuMs, files, ...result }) => ({
     ...result,
+    ...(files === undefined ? {} : { files }),
     ...(gpuMs === undefined ? {} : { gpu_ms: gpuMs }),
     ...(error === undefined ? {} : { error }),
     ...(why === undefined ? {} : { why }),
@@ -268,15 +323,19 @@ async function requireFresh(env: Env, session: string, stamp: BatchStamp): Promi
   }
 }
 
-/** Returns the node that signed this request. @throws ApiError 400, 403, 408, 409, 410, 413, 429, 503 */
-async function nodeOf(c: Ctx): Promise<Node> {
+/**
+ * Returns the node that signed this request.
+ * @param announced what it signed instead of the body
+ * @throws ApiError 400, 403, 408, 409, 410, 413, 429, 503
+ */
+async function nodeOf(c: Ctx, announced?: Uint8Array): Promise<Node> {
   const request = c.req.raw;
   if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
     throw new ApiError(
       'invalid_request',
       `${PROTOCOL_HEADER} must be ${PROTOCOL_VERSION} at this gateway: upgrade the agent or the gateway.`,
     );
-  const body = await bodyOf(c);
+  const body = announced ?? (await bodyOf(c));
   const { ticket, issuer, view } = await verifyAgentTicket(
     request,
     (issuer) => issuersView(c.env, c.executionCtx, issuer),

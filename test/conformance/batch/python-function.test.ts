@@ -289,3 +289,51 @@ if __name__ == "__main__":
   const { data } = z.object({ data: z.array(z.object({ filename: z.string() })) }).parse(await listed.json());
   expect(data.filter(({ filename }) => filename.startsWith('input-'))).toHaveLength(1);
 });
+
+/** Input 1 waits for a file `gate`, so that the run continues while the test reads the file of input 0. */
+it('files that calls write are read while the run continues, are arguments of other calls, and are stored once', async () => {
+  const at = await place(...OPEN);
+  const text = `
+import os, sys, time, opentela
+@opentela.function
+def draw(folder, n):
+    while n and not os.path.exists(os.path.join(folder, "gate")):
+        time.sleep(0.05)
+    os.mkdir("deep")
+    with open(f"deep/plot-{n}.bin", "wb") as file:
+        file.write(b"same" * 1_000_000)
+    return n, opentela.File(f"deep/plot-{n}.bin"), os.listdir(".")
+@opentela.function
+def size(plot):
+    return os.path.getsize(plot), os.path.basename(plot)
+@opentela.function
+def link(path):
+    os.symlink("/etc/hostname", "link")
+    return opentela.File(path)
+if __name__ == "__main__":
+    folder = sys.argv[1]
+    with opentela.Client() as client:
+        run = client.map(draw, [folder] * 2, range(2))
+        n, plot, _ = next(run)
+        print(n, os.path.basename(plot.save(folder)), run.futures[1].done())
+        open(os.path.join(folder, "gate"), "w").close()
+        n, other, _ = next(run)
+        print(n, other.name, other.id == plot.id, open(other, "rb").read() == open(plot, "rb").read())
+        print(client.submit(size, plot).result())
+        for path in ("link", "/etc/hostname"):
+            print("that it wrote below its working directory" in str(client.submit(link, path).exception()))
+`;
+  expect((await script(at, text)).split('\n')).toEqual([
+    '0 plot-0.bin False',
+    '1 plot-1.bin True True',
+    "(4000000, 'plot-0.bin')",
+    'True',
+    'True',
+  ]);
+  const listed = await fetch(`${at.gateway.url}/v1/files?purpose=batch_output`, {
+    headers: { authorization: `Bearer ${at.env.OTELA_API_KEY}` },
+  });
+  const { data } = z.object({ data: z.array(z.object({ filename: z.string() })) }).parse(await listed.json());
+  expect(data.filter(({ filename }) => filename.startsWith('plot'))).toHaveLength(1);
+  expect(readFileSync(join(at.directory, 'plot-0.bin'))).toHaveLength(4_000_000);
+});

@@ -8,12 +8,14 @@ import {
   CLOCK_HEADER,
   writeBatchSignature,
 } from '../../../shared/batch/batch-signature.ts';
+import { OUTPUT_HEADER } from '../../../shared/batch/function-files.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { patience } from '../../support/patience.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 
-const VERBS = ['lease', 'chunk', 'function', 'commit', 'renew', 'release'];
-const BODY = JSON.stringify({ batch: 'batch_none', chunk: 0, epoch: 0, models: ['m'], results: [] });
+const VERBS = ['lease', 'chunk', 'function', 'commit', 'renew', 'release', 'output'];
+const FILE = { name: 'a.txt', bytes: 5, sha256: 'a'.repeat(64) };
+const BODY = JSON.stringify({ batch: 'batch_none', chunk: 0, epoch: 0, models: ['m'], results: [], ...FILE });
 
 interface Signed {
   audience?: string;
@@ -111,4 +113,30 @@ test('an agent that signs neither time nor nonce is told to be upgraded', async 
   const [, , former] = signed(agent, agent.session, {}).split('.');
   const { status, text } = await answerOf(agent, 'lease', former);
   expect([status, text]).toEqual([400, expect.stringContaining(BATCH_SIGNATURE_HEADER)]);
+});
+
+test('bytes of a file are taken for the announcement that their session signed, and for no other', async () => {
+  const agent = await knownAgent();
+  const verb = 'output-content';
+  const send = async (signature: string, announced: string | undefined) => {
+    const headers = {
+      'x-otela-protocol': '2',
+      'x-otela-ticket': toBase64url(agent.ticket.bytes),
+      [BATCH_SIGNATURE_HEADER]: signature,
+      ...(announced !== undefined && { [OUTPUT_HEADER]: announced }),
+    };
+    const request = new Request(`https://gateway.test/agent/batch/${verb}`, { method: 'POST', headers, body: 'hello' });
+    return (await exports.default.fetch(request)).status;
+  };
+  const encoded = (text: string) => toBase64url(new TextEncoder().encode(text));
+  const sign = (body: string) => signed(agent, agent.session, { verb, body });
+  // There is no such lease, so the status shows that the request passed the signature.
+  expect(await send(sign(BODY), encoded(BODY))).toBe(409);
+  expect(await send(sign(BODY), encoded(BODY.replace('a.txt', 'b.txt')))).toBe(403);
+  expect(await send(sign('hello'), encoded(BODY))).toBe(403);
+  expect(await send(sign(BODY), undefined)).toBe(403);
+  expect(await send(sign(''), undefined)).toBe(400);
+  expect(await send(sign(BODY), '*')).toBe(400);
+  expect(await send(sign('x'.repeat(3_000)), encoded('x'.repeat(3_000)))).toBe(400);
+  expect(await send(sign('[]'), encoded('[]'))).toBe(400);
 });
