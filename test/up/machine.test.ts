@@ -59,6 +59,26 @@ it('a GGUF file is served by this machine, comes back after Ctrl-C, and leaves n
   expect([existsSync(join(home, '.otela')), existsSync(join(home, '.local/state/otela'))]).toEqual([false, false]);
 });
 
+it('two commands at the same time share one gateway, and the same command twice serves once', async () => {
+  const home = await temporaryDirectory('otela-machine');
+  const bin = join(home, 'bin');
+  await mkdir(bin);
+  await writeFile(join(bin, 'llama-server'), llamaServer(NODE, ENGINE_MAIN), { mode: 0o755 });
+  for (const name of ['one', 'two']) await writeFile(join(home, `${name}.gguf`), 'GGUF');
+  const [one, two] = ['one', 'two'].map((name) => otela(home, bin, 'up', join(home, `${name}.gguf`)));
+  if (one === undefined || two === undefined) throw new Error('a command is missing');
+  const [first, second] = await Promise.all([served(one), served(two)]);
+  expect(first).toEqual(second);
+  expect(await answer(first, 'one')).toContain('stand-in');
+  expect(await answer(first, 'two')).toContain('stand-in');
+  const twice = otela(home, bin, 'up', join(home, 'one.gguf'));
+  expect(await twice.end(30_000)).toMatchObject({ code: 0 });
+  expect(twice.output).toContain('is already up in another process');
+  const down = otela(home, bin, 'down', '--purge');
+  expect(await down.end(60_000)).toMatchObject({ code: 0 });
+  for (const up of [one, two]) expect(await up.end(30_000)).toMatchObject({ code: 0 });
+});
+
 it('a model that no program of this machine can serve is told with the ways on', async () => {
   const home = await temporaryDirectory('otela-machine');
   const up = otela(home, home, 'up', 'Qwen/Qwen3-8B');

@@ -104,7 +104,7 @@ it('a new relay of the run ends the earlier one, and agents find it by its file'
   const directory = await temporaryDirectory();
   const file = join(directory, 'relay');
   const location = new RelayLocation(file);
-  expect(location.address).toBe('relay.invalid:1');
+  expect(location.address).toBe('127.0.0.1:1');
   const first = await relayOn(directory, '--toward', '127.0.0.1', '--address-file', file);
   expect(location.address).toBe(first.relay.address);
   const second = await relayOn(directory, '--address', '127.0.0.1', '--address-file', file);

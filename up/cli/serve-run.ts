@@ -5,16 +5,19 @@ import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import { ProgressLine } from '../../packaging/install/progress-line.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
-import { jobOf, type LocalGateway } from '../gateway/local-gateway.ts';
+import type { LocalGateway } from '../gateway/local-gateway.ts';
 import { type Host, THIS_MACHINE } from '../host/host.ts';
 import { ColdModel } from '../job/cold-model.ts';
+import { foundJobsScript, parseFoundJobs } from '../job/end-jobs.ts';
 import { firstToken } from '../job/first-token.ts';
 import { successorMinutes } from '../job/job-chain.ts';
-import { statusText } from '../job/job-status.ts';
+import { type JobStatus, statusText } from '../job/job-status.ts';
 import { JobWatch } from '../job/job-watch.ts';
 import { ProcessJobs } from '../job/process-jobs.ts';
+import type { RunJob } from '../job/run-job-list.ts';
 import type { RunJobs } from '../job/run-jobs.ts';
 import { SlurmJobs } from '../job/slurm-jobs.ts';
+import { waitUntilServed } from '../job/wait-until-served.ts';
 import { checkScript } from '../site/check-script.ts';
 import { type LoginNode, parseSite } from '../site/site.ts';
 import { runCluster, type StoredRun } from '../state/runs.ts';
@@ -24,10 +27,6 @@ import { UpError } from '../up-error.ts';
 import { accessJson, coldText, readyText } from './ready-text.ts';
 import type { UpWish } from './up-flags.ts';
 
-/** Intervals between two questions to Slurm. A login node is shared, so a long wait asks rarely. */
-const ASK_MS = 2_000;
-const ASK_LATER_MS = 15_000;
-const LATER_AFTER_MS = 60_000;
 /** A job that waits this long gets a hint about other partitions. */
 const HINT_AFTER_MS = 20_000;
 /** Pauses between two tries to connect again. */
@@ -67,26 +66,32 @@ export class RunServer {
   async serve(): Promise<void> {
     const { wish, gateway, out, signal, run } = this.#services;
     const from = performance.now();
+    // The gateway starts while ssh connects.
+    const gatewayIsUp = Promise.allSettled([gateway.ensure()]);
     try {
       // ssh may ask for a password or a code in the terminal: no line is drawn over it.
       if (wish.host !== THIS_MACHINE) out.complain(`connecting to ${wish.host} with ssh`);
-      const host = await this.#connection.open();
-      const site = parseSite(wish.host, await host.output(checkScript(wish.engine.setup)));
-      this.#step('starting the gateway on this machine');
-      await gateway.ensure();
+      const check = checkScript(wish.engine.setup, foundJobsScript(run.value));
+      const { host, out: checked } = await this.#connection.open(check);
+      const site = parseSite(wish.host, checked);
       const agent = await this.#connection.install(host, site);
+      this.#step('starting the gateway on this machine');
+      const [started] = await gatewayIsUp;
+      if (started.status === 'rejected') throw started.reason;
       const options = { run, site, wish, agent, gateway: this.#connection.isLocal ? gateway.url : undefined, host };
       const hasSlurm = usesSlurm(site, wish);
       if (!hasSlurm) requireNoChain(wish);
       run.update({ batch: hasSlurm ? undefined : 'none' });
       const jobs = hasSlurm ? new SlurmJobs(options) : new ProcessJobs(options);
-      await this.#startJob(host, jobs);
+      await this.#startJob(host, jobs, parseFoundJobs(run.value, checked));
       await (wish.idleMs === undefined ? this.#serveNow(jobs, from) : this.#serveCold(jobs, wish.idleMs));
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
       this.#line.end();
       await this.#connection.close();
+      // A gateway that still starts could not be ended.
+      await gatewayIsUp;
     }
   }
 
@@ -142,11 +147,10 @@ export class RunServer {
     this.#shown = text;
   }
 
-  /** Finds the run's job, or submits it. */
-  async #startJob(host: Host, jobs: RunJobs): Promise<void> {
+  /** Continues with the run's job, or submits one. @param found the run's jobs on the host */
+  async #startJob(host: Host, jobs: RunJobs, found: readonly RunJob[]): Promise<void> {
     const { run, wish } = this.#services;
-    this.#step('looking for the job');
-    const alive = (await jobs.list()).filter(({ state }) => state !== 'ended');
+    const alive = found.filter(({ state }) => state !== 'ended');
     // The newest that runs; its successors wait.
     const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
     if (current !== undefined && run.value.toward !== undefined) {
@@ -159,39 +163,40 @@ export class RunServer {
     this.#hasSubmitted = true;
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.
     run.update({ toward: pool.address, partition: pool.partition });
-    await this.#connection.openRelay(host);
-    if (wish.idleMs !== undefined) return;
-    this.#step('submitting the job');
-    const job = await jobs.submit();
-    run.update({ job });
+    if (wish.idleMs !== undefined) return this.#connection.openRelay(host);
+    const job = await this.#submitAndConnect(host, jobs);
     if (wish.keepMs !== undefined) await jobs.submit({ job, minutes: successorMinutes(timeLimitMs(time) ?? 0) });
+  }
+
+  /** Submits the job and opens the relay at the same time: the agent needs the relay only when the job runs. */
+  async #submitAndConnect(host: Host, jobs: RunJobs): Promise<string> {
+    const { run } = this.#services;
+    this.#step('submitting the job');
+    const [submitted, connected] = await Promise.allSettled([jobs.submit(), this.#connection.openRelay(host)]);
+    if (submitted.status === 'rejected') throw submitted.reason;
+    if (connected.status === 'rejected') {
+      await jobs.cancel([submitted.value]);
+      throw connected.reason;
+    }
+    run.update({ job: submitted.value });
+    return submitted.value;
   }
 
   /** Resolves with the name of a model that the job's node serves. @throws UpError if the job ends */
   async #waitUntilServed(jobs: RunJobs): Promise<string> {
     const { gateway, signal, wish, run } = this.#services;
     const { job = '' } = run.value;
-    const from = performance.now();
     let hinted = false;
-    for (;;) {
-      signal.throwIfAborted();
-      const nodes = await gateway.nodes(runCluster(run.value)).catch(() => []);
-      const node = nodes.find((one) => jobOf(one) === job && one.state === 'SERVING');
-      const ready = node?.models.filter(({ state }) => state === 'ready') ?? [];
-      const found = ready.find(({ id }) => id === wish.model) ?? ready[0];
-      if (found !== undefined) return found.id;
-      const status = await jobs.status(job);
-      if (status.kind === 'ended') throw await this.#endedEarly(jobs, job, status.state);
+    const onStatus = async (status: JobStatus, waitedMs: number) => {
       this.#step(statusText(job, status, new Date()));
-      const waitedMs = performance.now() - from;
-      if (status.kind === 'pending' && !hinted && waitedMs > HINT_AFTER_MS) {
-        hinted = true;
-        await this.#hintOtherPartitions(jobs);
-      }
-      await delay(waitedMs > LATER_AFTER_MS && status.kind === 'pending' ? ASK_LATER_MS : ASK_MS, undefined, {
-        signal,
-      });
-    }
+      if (status.kind !== 'pending' || hinted || waitedMs < HINT_AFTER_MS) return;
+      hinted = true;
+      await this.#hintOtherPartitions(jobs);
+    };
+    const cluster = runCluster(run.value);
+    const outcome = await waitUntilServed({ gateway, jobs, job, cluster, model: wish.model, onStatus, signal });
+    if (outcome.kind === 'ended') throw await this.#endedEarly(jobs, job, outcome.state);
+    return outcome.model;
   }
 
   async #endedEarly(jobs: RunJobs, job: string, state: string): Promise<UpError> {
@@ -236,7 +241,7 @@ export class RunServer {
 
   async #connectAgain(jobs: RunJobs): Promise<void> {
     const { wish, out } = this.#services;
-    const host = await this.#connection.open();
+    const host = await this.#connection.reopen();
     jobs.connectedAgain(host);
     await this.#connection.openRelay(host);
     this.#step('');

@@ -9,14 +9,15 @@ import { GatewayClient } from '../../node/gateway-client.ts';
 import { readKeyFile, readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
 import { JOB_LABEL } from '../../shared/factory/factory-exchange.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
-import { buildPage, gatewayCommand } from '../install/program-files.ts';
+import { buildPage, cacheDirectory, gatewayCommand } from '../install/program-files.ts';
+import { type RunLock, takeRunLock } from '../state/run-lock.ts';
 import { UpError } from '../up-error.ts';
 
 /** The first choice; another port if a program uses it. */
 const PORT = 8787;
 /** A slow machine needs minutes to start a gateway. */
 const STARTS_MS = 5 * 60_000;
-const POLL_MS = 100;
+const POLL_MS = 50;
 /** It ends running requests first, for 5 s. */
 const STOPS_MS = 15_000;
 /** The last part of the log that an error shows. */
@@ -96,15 +97,39 @@ export class LocalGateway {
 
   /** Starts the gateway unless one runs with this data. Call again if it may have ended. @throws UpError */
   async ensure(): Promise<void> {
+    if ((await this.runningUrl()) !== undefined) return;
+    // Two commands may start at the same time: the second waits for the gateway of the first.
+    const lock = await this.#startLock();
+    try {
+      if ((await this.runningUrl()) === undefined) await this.#start();
+    } finally {
+      lock.release();
+    }
+  }
+
+  /** @throws UpError */
+  async #startLock(): Promise<RunLock> {
+    for (const until = performance.now() + STARTS_MS; performance.now() < until; await delay(POLL_MS)) {
+      const lock = await takeRunLock(join(this.#state, 'gateway.sock'), () => {});
+      if (lock !== undefined) return lock;
+    }
+    throw new UpError(
+      'Another command starts the gateway on this machine, and does not end.',
+      `Its log is ${this.#logFile}.`,
+    );
+  }
+
+  async #start(): Promise<void> {
     const known = this.#read();
     this.#port = known?.port ?? (await freePort());
-    if (known !== undefined && (await this.#answers())) return;
     await buildPage();
     const child = this.#spawn();
     this.#write({ ...known, port: this.#port, ...(child.pid === undefined ? {} : { pid: child.pid }) });
     for (const until = performance.now() + STARTS_MS; !(await this.#answers()); await delay(POLL_MS)) {
       if (child.exitCode !== null || performance.now() > until) throw this.#failure();
     }
+    // Made while the lock is held, so that two commands print the same key.
+    await this.apiKey();
   }
 
   #spawn(): ChildProcess {
@@ -125,7 +150,12 @@ export class LocalGateway {
       const child = spawn(file, [...args, ...serve], {
         stdio: ['ignore', log, log],
         // This machine's own agents have no release, and their tokens never leave the user's accounts.
-        env: { ...process.env, REQUIRE_SIGNED_AGENT: 'off' },
+        env: {
+          ...process.env,
+          REQUIRE_SIGNED_AGENT: 'off',
+          // Without it, each start compiles the whole program again.
+          NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(cacheDirectory(), 'compiled'),
+        },
         // Other runs may use the gateway after this process has ended. The last one ends it.
         detached: true,
       });

@@ -46,10 +46,20 @@ export class Ssh implements Host {
 
   /** Connects, and lets ssh ask in the terminal what it needs. @throws UpError */
   static async connect(host: string): Promise<Ssh> {
+    return (await Ssh.#login(host, 'exit 0')).ssh;
+  }
+
+  /** Connects, and runs a script in a login shell. @throws UpError if ssh or the script fails */
+  static async connectAndRun(host: string, script: string): Promise<{ host: Ssh; out: string }> {
+    const { ssh, result } = await Ssh.#login(host, loginShell(script));
+    return { host: ssh, out: ssh.#printed(result) };
+  }
+
+  static async #login(host: string, command: string) {
     const ssh = new Ssh(host, [...KEEPALIVE, ...(await connectionOptions(host))]);
     // The login time limit is long, because the person may have to look for a second factor.
-    ssh.#result(await ssh.#log('ssh', ssh.#arguments('exit 0')));
-    return ssh;
+    const result = ssh.#result(await ssh.#log('ssh', ssh.#arguments(command)));
+    return { ssh, result };
   }
 
   #arguments(command: string): string[] {
@@ -58,7 +68,10 @@ export class Ssh implements Host {
 
   /** Runs a script in a login shell and returns its output. @throws UpError if ssh or the script fails */
   async output(script: string, input?: string): Promise<string> {
-    const result = this.#result(await this.#run('ssh', this.#arguments(loginShell(script)), input));
+    return this.#printed(this.#result(await this.#run('ssh', this.#arguments(loginShell(script)), input)));
+  }
+
+  #printed(result: CommandResult & { kind: 'done' }): string {
     if (result.code === 0) return result.out;
     throw new UpError(
       `A command on ${this.host} failed: ${result.errors}`,

@@ -22,7 +22,20 @@ export interface AgentFile {
  * @throws UpError
  */
 export async function agentFile(platform: Platform, given: string | undefined): Promise<AgentFile> {
-  const path = given ?? (await madeFile(platform));
+  if (given !== undefined) return hashedAgent(given);
+  const path = await madeFile(platform);
+  const stored = await readFile(digestFile(path), 'utf8').catch(() => '');
+  if (/^[0-9a-f]{64}$/.test(stored)) return { path, digest: stored };
+  const agent = await hashedAgent(path);
+  await writeFile(digestFile(path), agent.digest);
+  return agent;
+}
+
+/** Keeps the digest of a file that was made here: hashing 100 MB at each start would take longer than connecting. */
+const digestFile = (path: string): string => `${path}.sha256`;
+
+/** Reads the file for its digest. Call before the file is sent, because the stored digest may be that of an earlier file. @throws UpError */
+export async function hashedAgent(path: string): Promise<AgentFile> {
   const hash = createHash('sha256');
   await pipeline(createReadStream(path), hash).catch((cause: unknown) => {
     throw new UpError(`${path} cannot be read: ${errorText(cause)}`, 'Give the agent of a release with --agent FILE.', {

@@ -24,7 +24,7 @@ export function jobStage(state: string): JobStage {
 
 /** Slurm keeps ended jobs in this list for some minutes. */
 export function jobListScript(name: string): string {
-  return `TZ=UTC squeue --noheader --me --states=all --name=${shellQuoted(name)} --format='job=%A|%T|%r|%S'`;
+  return `env TZ=UTC squeue --noheader --me --states=all --name=${shellQuoted(name)} --format='job=%A|%T|%r|%S'`;
 }
 
 /** @returns the jobs in the order of their submission */

@@ -11,8 +11,14 @@ export const SITE_MARK = 'otela-site 1';
 /** Begins the line that says which line of the user's setup failed. */
 export const SETUP_FAILED = 'otela-setup failed: ';
 
-/** @param setup shell lines of the user, such as `module load vllm`, which run in the job too */
-export function checkScript(setup: readonly string[]): string {
+/** A controller that does not answer must not hold up the check: ssh has no time limit while a person logs in. */
+const SLURM_S = 30;
+
+/**
+ * @param setup shell lines of the user, such as `module load vllm`, which run in the job too
+ * @param more a further script, whose output follows
+ */
+export function checkScript(setup: readonly string[], more = ''): string {
   return `
 ${setup.map((line) => `{ ${line}\n} >/dev/null || { echo ${shellQuoted(`${SETUP_FAILED}${line}`)}; exit 0; }`).join('\n')}
 echo '${SITE_MARK}'
@@ -26,11 +32,12 @@ for program in ${PROGRAMS.join(' ')}; do
   if command -v "$program" >/dev/null 2>&1; then say program "$program"; fi
 done
 if command -v sinfo >/dev/null 2>&1; then
-  sinfo --noheader -N -o 'node=%P|%l|%G|%T|%o' || say failed sinfo
-  sacctmgr --noheader --parsable2 show associations user="$(id -un)" format=account 2>/dev/null | sort -u | sed 's/^/account=/'
+  timeout ${SLURM_S} sinfo --noheader -N -o 'node=%P|%l|%G|%T|%o' || say failed sinfo
+  timeout ${SLURM_S} sacctmgr --noheader --parsable2 show associations user="$(id -un)" format=account 2>/dev/null | sort -u | sed 's/^/account=/'
 fi
 for file in "$HOME"/.otela/agent/*/otela-agent; do
   if [ -x "$file" ]; then say agent "$(basename "$(dirname "$file")")"; fi
 done
+${more}
 `;
 }

@@ -2,7 +2,7 @@
  * A lock that ends with its process: a Unix socket. Through it, `otela down` also asks the process that holds it to
  * end.
  */
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 
 /** Time in which a live process answers. */
@@ -17,7 +17,10 @@ export interface RunLock {
  * @param onEnd called if another process asks this one to end
  */
 export async function takeRunLock(path: string, onEnd: () => void): Promise<RunLock | undefined> {
+  const before = identity(path);
   if (await ask(path, '')) return undefined;
+  // Another process may have taken the lock since it was asked for.
+  if (identity(path) !== before) return undefined;
   rmSync(path, { force: true }); // a process that was killed left it
   const server = createServer((socket) => {
     socket.on('error', () => {});
@@ -28,9 +31,19 @@ export async function takeRunLock(path: string, onEnd: () => void): Promise<RunL
     });
   });
   server.maxConnections = 8;
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(path, resolve));
+  const error = await new Promise<NodeJS.ErrnoException | undefined>((resolve) =>
+    server.once('error', resolve).listen(path, () => resolve(undefined)),
+  );
+  if (error?.code === 'EADDRINUSE') return undefined;
+  if (error !== undefined) throw error;
   server.unref();
   return { release: () => void server.close() };
+}
+
+/** Distinguishes a file from a later one of the same name. The number of an inode is used again. */
+function identity(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found === undefined ? '' : `${found.ino} ${found.ctimeNs}`;
 }
 
 /** Asks the process that holds the lock to end. Resolves with false if there is none. */

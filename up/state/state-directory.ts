@@ -3,6 +3,7 @@
  *
  *     gateway/          the gateway's data
  *     gateway.json      its port, and an API key
+ *     gateway.sock      exists while a process starts the gateway
  *     factory.token     with which --cold asks the gateway for waiting requests
  *     tunnel.pem        the key with which agents recognize this machine
  *     runs/ID.json      a run: its host, model, job and relay

@@ -1,10 +1,10 @@
 /** The connection to the host of a run: the shell there, the installed agent, and the relay. */
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { LocalGateway } from '../gateway/local-gateway.ts';
-import { connectHost } from '../host/connect-host.ts';
+import { connectAndRun, connectHost } from '../host/connect-host.ts';
 import { type Host, THIS_MACHINE } from '../host/host.ts';
 import { shellQuoted } from '../host/shell-words.ts';
-import { agentFile } from '../install/agent-file.ts';
+import { agentFile, hashedAgent } from '../install/agent-file.ts';
 import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
 import { agentBundle } from '../install/program-files.ts';
 import type { LoginNode } from '../site/site.ts';
@@ -51,8 +51,15 @@ export class HostConnection {
     return this.#options.wish.host === THIS_MACHINE;
   }
 
+  /** Connects and runs the script. @throws UpError */
+  async open(script: string): Promise<{ host: Host; out: string }> {
+    const connected = await connectAndRun(this.#options.wish.host, script);
+    this.#host = connected.host;
+    return connected;
+  }
+
   /** @throws UpError */
-  async open(): Promise<Host> {
+  async reopen(): Promise<Host> {
     this.#host = await connectHost(this.#options.wish.host);
     return this.#host;
   }
@@ -66,7 +73,9 @@ export class HostConnection {
     this.#agent = agentPath(agent.digest);
     if (!isInstalled(site, agent)) {
       step(`installing the agent in ~/${this.#agent} of ${site.host}`);
-      await installAgent(host, site, agent);
+      const sent = await hashedAgent(agent.path);
+      this.#agent = agentPath(sent.digest);
+      await installAgent(host, site, sent);
     }
     return [`~/${this.#agent}`];
   }
@@ -78,7 +87,8 @@ export class HostConnection {
     const { id, token } = await gateway.createJoinToken(runCluster(run.value));
     run.update({ token: id });
     const at = `"$HOME"/${runDirectory(run.value)}`;
-    const script = `set -e; umask 077; mkdir -p ${at}; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
+    // A job must not wait for the relay of an earlier one.
+    const script = `set -e; umask 077; mkdir -p ${at}; rm -f ${at}/relay; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
     await host.output(script, `${token}\n${identity.certificate}`);
   }
 

@@ -6,7 +6,7 @@ import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'no
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
+import { createPrivateFile, readPrivateFile } from '../../node/private-file.ts';
 import { selfSignedCertificate } from '../../node/self-signed-certificate.ts';
 import { KEY_BYTES } from '../../shared/lattice/crypto-interface.ts';
 
@@ -23,7 +23,12 @@ export function tunnelIdentity(state: string): TunnelIdentity {
   const file = join(state, 'tunnel.pem');
   if (!existsSync(file)) {
     const { privateKey } = generateKeyPairSync('ed25519');
-    writePrivateFile(file, String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
+    try {
+      createPrivateFile(file, String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
+    } catch (error) {
+      // Another command made the key meanwhile. Its agents trust that key, so it stays.
+      if (!existsSync(file)) throw error;
+    }
   }
   const pem = readPrivateFile(file);
   const key = createPrivateKey(pem);

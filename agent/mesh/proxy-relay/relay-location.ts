@@ -6,8 +6,11 @@ import { readBoundedFile } from '../../../node/bounded-file.ts';
 import { parseAddress } from '../channel/dial-channel.ts';
 
 const FILE_MAX_BYTES = 512;
-/** A name that never exists (RFC 6761). The agent retries until the file has an address. */
-const UNKNOWN = 'relay.invalid:1';
+/**
+ * Where nothing listens. The agent retries until the file has an address. It is not a name, because on nodes without a
+ * name server the answer would take seconds. Only root can listen at this port.
+ */
+const UNKNOWN = '127.0.0.1:1';
 
 export const isRelayFile = (given: string): boolean => given.startsWith('/');
 
