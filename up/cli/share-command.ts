@@ -1,4 +1,4 @@
-/** `otela share`: an API key with a budget for a colleague. */
+/** `otela share`: an API key with a budget for a colleague, or an offer to an institution's gateway. */
 import { once } from 'node:events';
 import { isPrivateAddress } from '../../node/private-address.ts';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
@@ -8,6 +8,7 @@ import { LocalGateway } from '../gateway/local-gateway.ts';
 import { openShareListener } from '../gateway/share-listener.ts';
 import { stateDirectory } from '../state/state-directory.ts';
 import { UpError } from '../up-error.ts';
+import { offerModels, offerOf } from './share-offer.ts';
 
 const FLAGS = {
   with: { value: 'NAME', help: 'name of the colleague; a second key for the same name replaces the first' },
@@ -19,6 +20,8 @@ const FLAGS = {
     otherwise: 'only programs of this machine reach the gateway',
   },
   revoke: { help: 'end the key of this name' },
+  gateway: { value: 'URL', help: "offer the models at an institution's gateway, until Ctrl-C" },
+  'token-file': { value: 'FILE', takes: 'file', help: 'file with the join token of that gateway (chmod 600)' },
 } as const satisfies Flags;
 
 /** Longest life of a key for a colleague. */
@@ -26,21 +29,26 @@ const FOR_MAX_MS = 366 * 86_400_000;
 const UNITS: Readonly<Record<string, number>> = { '': 1, k: 1e3, M: 1e6, G: 1e9 };
 
 export const SHARE_COMMAND: Command<Output> = {
-  summary: 'create an API key with a budget for a colleague',
+  summary: "create an API key with a budget for a colleague, or offer the models at an institution's gateway",
   examples: `--with NAME [--tokens N] [--for DURATION] [--listen ADDRESS]
+  otela share --gateway URL --token-file FILE [--tokens N] [--for DURATION]
 
 The key may use the models that otela up serves, and nothing else. The gateway itself listens on 127.0.0.1 only.
+With --gateway, an agent on this machine joins that gateway. Its users' requests reach the models through this machine, which counts and
+limits them.
   otela share --with ada --tokens 1M
   otela share --with ada --tokens 1M --listen 192.168.1.5
-  otela share --with ada --revoke`,
+  otela share --with ada --revoke
+  otela share --gateway https://gw.example.org --token-file ~/.otela-token --tokens 1M`,
   flags: FLAGS,
   run: shareCommand,
 };
 
 async function shareCommand(args: readonly string[], out: Output): Promise<number> {
   const { values } = parseLine(args, FLAGS, { words: 0 });
-  const name = values.with;
-  if (name === undefined || !/^[\w.@ -]{1,64}$/.test(name))
+  const offer = offerOf(values);
+  const name = offer === undefined ? values.with : `the gateway ${new URL(offer.to).host}`;
+  if (name === undefined || (offer === undefined && !/^[\w.@ -]{1,64}$/.test(name)))
     throw new UsageError('give the name of your colleague: --with ada');
   const tokens = values.tokens === undefined ? undefined : tokenCount(values.tokens);
   const forMs = durationMs(values.for);
@@ -52,13 +60,18 @@ async function shareCommand(args: readonly string[], out: Output): Promise<numbe
   const gateway = new LocalGateway(stateDirectory());
   const url = await gateway.runningUrl();
   if (url === undefined) throw new UpError('No model is up.', 'Start one: otela up MODEL --host me@login.example.org');
+  const limits = { name, tokens, endsAt: new Date(Date.now() + forMs) };
+  if (offer !== undefined) {
+    await offerModels({ ...offer, from: url, limits }, gateway, out);
+    return EXIT_DONE;
+  }
   const ended = await gateway.revokeSharedKeys(name);
   if (values.revoke) {
     if (ended === 0) throw new UpError(`There is no key for ${name}.`, 'The name is that of --with.');
     out.print(`the key of ${name} is revoked`);
     return EXIT_DONE;
   }
-  const key = await gateway.createSharedKey({ name, tokens, endsAt: new Date(Date.now() + forMs) });
+  const key = await gateway.createSharedKey(limits);
   const budget = tokens === undefined ? '' : `, ${tokens} tokens a month`;
   if (listen === undefined) {
     out.print(shareText(`key for ${name}, for ${values.for}${budget}`, `${url}/v1`, key));

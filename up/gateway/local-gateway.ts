@@ -56,7 +56,7 @@ const keysSchema = z.object({
   data: z.array(z.object({ id: z.string(), name: z.string(), revoked_at: z.string().nullable() })),
 });
 
-interface SharedKey {
+export interface SharedKey {
   /** Name of the colleague. */
   name: string;
   /** Tokens per month; undefined: no limit. */
