@@ -17,8 +17,9 @@ import type { CommandContext } from './command-context.ts';
 import { bytesText, progressBar } from './progress-bar.ts';
 import { SESSION_FLAG, selectAgents } from './select-agents.ts';
 import { START_COMMAND } from './start.ts';
+import { fetchWeights } from './weights-fetch.ts';
 
-const VERBS = ['pull', 'serve', 'ls', 'gc'] as const;
+const VERBS = ['pull', 'fetch', 'serve', 'ls', 'gc'] as const;
 const KINDS = ['hub', 'dir', 's3'] as const;
 /** Flags of `weights serve`, which runs an agent without an engine. */
 const SERVE_FLAGS = [
@@ -46,7 +47,7 @@ const FLAGS = {
 
 export const WEIGHTS_COMMAND: Command<CommandContext> = {
   summary: 'pull, serve, list or delete weights on local disk',
-  examples: `pull NAME [--from hub|dir|s3] | serve [NAME…] | ls | gc [NAME] [--session PREFIX] [--json]
+  examples: `pull NAME [--from hub|dir|s3] | fetch NAME | serve [NAME…] | ls | gc [NAME] [--session PREFIX] [--json]
 
 Uses your agent on this machine that stores weights (otela-agent start --weights-dir DIR).
   otela-agent weights pull Qwen/Qwen3-8B                    # hub:Qwen/Qwen3-8B@main
@@ -54,6 +55,9 @@ Uses your agent on this machine that stores weights (otela-agent start --weights
   otela-agent weights ls                                    # models here and on other nodes
   otela-agent weights gc                                    # deletes files that no model here uses
   otela-agent weights gc Qwen/Qwen3-8B                      # deletes a model that no engine here uses
+
+fetch needs no agent that runs. It writes a repository of the hub into your Hugging Face cache (HF_HOME), for example on a login node:
+  otela-agent weights fetch Qwen/Qwen3-8B
 
 serve joins as an agent without an engine, for example on a login node. It pulls the named models and serves them to the cluster:
   otela-agent weights serve --gateway https://gw.example.org --token-file ~/.otela-token --weights-dir /local/weights Qwen/Qwen3-8B`,
@@ -79,6 +83,10 @@ async function weightsCommand(argv: readonly string[], context: CommandContext):
       if (source === undefined)
         throw new UsageError('a model is missing, for example: otela-agent weights pull Qwen/Qwen3-8B');
       return pull(await agent(), source, json, context);
+    case 'fetch':
+      if (source === undefined)
+        throw new UsageError('a model is missing, for example: otela-agent weights fetch Qwen/Qwen3-8B');
+      return fetchWeights(source, context);
     case 'ls':
       return list(await agent(), json, context);
     case 'gc':

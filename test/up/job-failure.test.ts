@@ -7,11 +7,15 @@ const RUN = { id: 'abcd1234', host: 'me@login', model: 'org/model', started: '20
 it.each([
   ['OUT_OF_MEMORY', 'slurmstepd: killed', /--gpus 2/],
   ['FAILED', 'torch.OutOfMemoryError: CUDA out of memory.', /--gpus 2/],
-  ['FAILED', "OSError: We couldn't connect to 'https://huggingface.co' to load the files", /hf download org\/model/],
+  [
+    'FAILED',
+    "OSError: We couldn't connect to 'https://huggingface.co' to load the files",
+    /--host me@login again with --fetch/,
+  ],
   [
     'FAILED',
     "HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /x (Caused by NewConnectionError)",
-    /ssh me@login, then hf download/,
+    /again with --fetch/,
   ],
   ['FAILED', 'You are trying to access a gated repo.', /hf auth login on me@login/],
   ['exit code 1', 'OSError: [Errno 122] Disk quota exceeded', /HF_HOME=/],

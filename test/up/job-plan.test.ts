@@ -13,6 +13,7 @@ const WISH: EngineWish = {
   account: 'ml',
   setup: ['module load vllm'],
   sbatchOptions: ['qos=short'],
+  isOffline: false,
 };
 const SITE: LoginNode = {
   platform: 'linux-x64',

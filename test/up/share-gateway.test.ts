@@ -7,7 +7,8 @@ import { LocalGateway } from '../../up/gateway/local-gateway.ts';
 import { stateDirectory } from '../../up/state/state-directory.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { atEnd, descendants, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { descendants } from '../support/process-table.ts';
+import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
 import { createUser, NO_SSHD } from '../support/ssh-host.ts';
 import { NODE, OTELA_MAIN, ROOT } from '../support/where.ts';
 

@@ -9,6 +9,7 @@ import type { LocalGateway } from '../gateway/local-gateway.ts';
 import { type Host, THIS_MACHINE } from '../host/host.ts';
 import { ColdModel } from '../job/cold-model.ts';
 import { foundJobsScript, parseFoundJobs } from '../job/end-jobs.ts';
+import { fetchWeights } from '../job/fetch-weights.ts';
 import { firstToken } from '../job/first-token.ts';
 import { successorMinutes } from '../job/job-chain.ts';
 import { type JobStatus, statusText } from '../job/job-status.ts';
@@ -83,7 +84,7 @@ export class RunServer {
       if (!hasSlurm) requireNoChain(wish);
       run.update({ batch: hasSlurm ? undefined : 'none' });
       const jobs = hasSlurm ? new SlurmJobs(options) : new ProcessJobs(options);
-      await this.#startJob(host, jobs, parseFoundJobs(run.value, checked));
+      await this.#startJob(host, jobs, agent, parseFoundJobs(run.value, checked));
       await (wish.idleMs === undefined ? this.#serveNow(jobs, from) : this.#serveCold(jobs, wish.idleMs));
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -148,8 +149,8 @@ export class RunServer {
   }
 
   /** Continues with the run's job, or submits one. @param found the run's jobs on the host */
-  async #startJob(host: Host, jobs: RunJobs, found: readonly RunJob[]): Promise<void> {
-    const { run, wish } = this.#services;
+  async #startJob(host: Host, jobs: RunJobs, agent: readonly string[], found: readonly RunJob[]): Promise<void> {
+    const { run, wish, signal } = this.#services;
     const alive = found.filter(({ state }) => state !== 'ended');
     // The newest that runs; its successors wait.
     const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
@@ -159,6 +160,9 @@ export class RunServer {
       return;
     }
     const { pool, time } = jobs.choose();
+    const { model, engine, fetches } = wish;
+    const step = (text: string) => this.#step(text);
+    if (fetches) await fetchWeights({ host, agent, model, setup: engine.setup, step, signal });
     await this.#connection.writeSecrets(host);
     this.#hasSubmitted = true;
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.

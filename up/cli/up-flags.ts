@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-line/index.ts';
 import { durationMs } from '../../shared/text/duration.ts';
+import { parseSource } from '../../shared/weights/weights-source.ts';
 import { THIS_MACHINE } from '../host/host.ts';
 import { sshHost } from '../host/openssh.ts';
 import { type EngineWish, LLAMA_SERVER } from '../job/job-plan.ts';
@@ -46,6 +47,7 @@ export const UP_FLAGS = {
   },
   image: { value: 'FILE', help: 'Apptainer image with the engine, a path on the host' },
   setup: { value: 'LINE', repeat: true, help: "shell line that runs before the engine: 'module load vllm'" },
+  fetch: { help: 'fetch the weights before the job starts, for compute nodes without a way to the Internet' },
   'sbatch-option': { value: 'OPTION', repeat: true, help: 'further option of sbatch without dashes: qos=short' },
   'no-slurm': { help: 'run the engine on the host itself, and not in a Slurm job' },
   'relay-address': {
@@ -71,6 +73,8 @@ export interface UpWish {
   agent: string | undefined;
   /** True if the engine runs on the host itself even if the host has Slurm. */
   noSlurm: boolean;
+  /** True if the weights are fetched before the job starts. */
+  fetches: boolean;
   /** True if the job ends with this command. */
   endsJob: boolean;
   json: boolean;
@@ -88,6 +92,8 @@ export function upWish(
   const gpus = Number(values.gpus);
   if (!Number.isInteger(gpus) || gpus < 1 || gpus > 64) throw new UsageError('--gpus must be from 1 to 64');
   if (values.keep !== undefined && values.cold) throw new UsageError('--keep and --cold exclude each other');
+  if (values.fetch && parseSource(`hub:${model}`) === undefined)
+    throw new UsageError(`--fetch: "${model}" is not the name of a repository of the hub, such as Qwen/Qwen3-8B`);
   if (command?.length === 0) throw new UsageError('the command after -- is empty');
   if (command !== undefined && !command.some((word) => word.includes('{{port}}')))
     throw new UsageError('the command after -- must contain {{port}}, the port at which the engine must listen');
@@ -105,12 +111,14 @@ export function upWish(
       account: values.account,
       setup: values.setup,
       sbatchOptions: values['sbatch-option'],
+      isOffline: values.fetch,
     },
     keepMs: values.keep === undefined ? undefined : durationOf('keep', values.keep),
     idleMs: values.cold ? durationOf('idle', values.idle) : undefined,
     relayAddress: values['relay-address'],
     agent: values.agent,
     noSlurm: values['no-slurm'],
+    fetches: values.fetch,
     endsJob: values.rm,
     json: values.json,
   };

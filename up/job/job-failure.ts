@@ -15,7 +15,7 @@ const WAYS_ON: readonly { seen: RegExp; wayOn: (host: string, model: string) => 
     // The words of huggingface_hub and of transformers, and those of urllib3 and httpx below them.
     seen: /couldn't connect to 'https?:|huggingface\.co.*(?:unreachable|resolve|refused|timed out|max retries)|LocalEntryNotFoundError|OfflineModeIsEnabled/i,
     wayOn: (host, model) =>
-      `The compute node has no way to the Internet. Fetch the weights on the login node, where jobs find them: ssh ${host}, then hf download ${model}. Run otela up again after that.`,
+      `The compute node has no way to the Internet. Run otela up ${model} --host ${host} again with --fetch: the weights are then fetched on ${host}, or on this machine, before the job starts.`,
   },
   {
     seen: /gated repo|GatedRepoError|401 Client Error/i,

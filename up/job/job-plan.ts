@@ -29,6 +29,8 @@ export interface EngineWish {
   /** Lines that run before the engine. */
   setup: readonly string[];
   sbatchOptions: readonly string[];
+  /** True if the weights are in the cache, so the engine asks no hub. */
+  isOffline: boolean;
 }
 
 /** Name of a run's job. */
@@ -147,6 +149,7 @@ function clusterOf({ pool, time, wish, agent, gateway, after }: JobPlan, at: str
       // No other agent calls this one, so it does not listen.
       OTELA_MESH: 'off',
       ...(gateway === undefined ? relayed(at) : {}),
+      ...(wish.isOffline ? { HF_HUB_OFFLINE: '1' } : {}),
     },
     pools: [
       {

@@ -16,7 +16,7 @@ const SLURM_S = 30;
 
 /**
  * @param setup shell lines of the user, such as `module load vllm`, which run in the job too
- * @param more a further script, whose output follows
+ * @param more a further script; its output follows
  */
 export function checkScript(setup: readonly string[], more = ''): string {
   return `

@@ -7,7 +7,7 @@ import { parseAddress } from '../channel/dial-channel.ts';
 
 const FILE_MAX_BYTES = 512;
 /**
- * Where nothing listens. The agent retries until the file has an address. It is not a name, because on nodes without a
+ * An address without a server. The agent retries until the file has an address. It is not a name, because on nodes without a
  * name server the answer would take seconds. Only root can listen at this port.
  */
 const UNKNOWN = '127.0.0.1:1';
