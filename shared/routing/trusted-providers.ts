@@ -10,6 +10,8 @@ import { ApiError } from '../openai/api-errors.ts';
 
 const NAME = '[a-z0-9][a-z0-9-]{0,62}';
 export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
+/** Name of a peer institution. */
+export const INSTITUTION_PATTERN = new RegExp(`^${NAME}$`);
 
 /** Maximum number of ids in one list of a request or a key. No institution has as many partners. */
 export const PROVIDER_LIST_MAX = 64;

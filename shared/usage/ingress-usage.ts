@@ -1,7 +1,11 @@
-/** Usage records of an agent's ingress on their way to a gateway, as JSON in USAGE frames. */
+/**
+ * Usage records that an agent makes itself, on their way to a gateway as JSON in USAGE frames: of requests to its ingress,
+ * and of requests of peer institutions to its engine.
+ */
 import * as z from 'zod';
 import { sessionSchema } from '../lattice/node-record.ts';
-import { PROVIDER_ID_PATTERN } from '../routing/trusted-providers.ts';
+import { INSTITUTION_PATTERN, PROVIDER_ID_PATTERN } from '../routing/trusted-providers.ts';
+import { PEER_PROJECT_PATTERN } from './readable-receipt.ts';
 
 const count = z.number().int().nonnegative();
 
@@ -11,6 +15,24 @@ const count = z.number().int().nonnegative();
  */
 export const TOKENS_MAX = 1_000_000_000;
 const tokens = count.max(TOKENS_MAX);
+
+/** Maximum GPU time of an attempt, in milliseconds of one GPU: 256 GPUs for the lifetime of a ticket. */
+export const GPU_MS_MAX = 256 * 7 * 24 * 60 * 60_000;
+
+/** Number of characters of a serving's random name. */
+export const SERVING_CHARS = 16;
+
+/** The peer institution whose request this agent's engine served. */
+const peerSchema = z.object({
+  /** Name of the peer institution at this agent's institution. */
+  name: z.string().regex(INSTITUTION_PATTERN),
+  /** Id of the project at the peer institution, which the gateway cannot verify. */
+  project: z.string().regex(PEER_PROJECT_PATTERN).optional(),
+  /** Random name of this serving. The peer institution chooses `request_id`, and may use one twice. */
+  serving: z.string().regex(/^[A-Za-z0-9_-]{16}$/),
+  /** GPU time in milliseconds of one GPU. */
+  gpu_ms: count.max(GPU_MS_MAX),
+});
 
 /** Usage of one attempt. Its name (request, attempt) is random, and storing the record twice has no effect. */
 export const ingressUsageSchema = z.object({
@@ -43,7 +65,9 @@ export const ingressUsageSchema = z.object({
       total_ms: count,
     })
     .optional(),
-  /** When the attempt ended, in milliseconds since the epoch, by the ingress's clock. */
+  /** Present if a peer institution sent the request. Absent for requests to this agent's ingress. */
+  peer: peerSchema.optional(),
+  /** When the attempt ended, in milliseconds since the epoch, by the agent's clock. */
   at: count,
 });
 
@@ -79,6 +103,11 @@ export function parseUsageBatch(json: string): IngressUsage[] | undefined {
   }
 }
 
-export function usageName({ request_id, attempt }: Pick<IngressUsage, 'request_id' | 'attempt'>): string {
-  return `${request_id}/${attempt}`;
+/** Returns the name under which a record is stored once. */
+export function usageName({
+  request_id,
+  attempt,
+  peer,
+}: Pick<IngressUsage, 'request_id' | 'attempt' | 'peer'>): string {
+  return peer === undefined ? `${request_id}/${attempt}` : `${request_id}/${attempt}/${peer.serving}`;
 }
