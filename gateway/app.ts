@@ -33,8 +33,11 @@ import { agentGatewayRoutes } from './registry/gateways-for-agents.ts';
 import { connectGossip } from './registry/gossip/connect-gossip.ts';
 import { agentLogRoutes } from './registry/views/engine-log-upload.ts';
 import { connectAgent } from './tunnel/connect-agent.ts';
+import { MonthlyPeerUsage } from './usage/peer-allowances.ts';
 
 export const app = new Hono<{ Bindings: Env }>();
+
+const peerUsage = new MonthlyPeerUsage();
 
 // Before the middleware of `/v1`, which would replace the response that accepts the WebSocket.
 app.get('/v1/realtime', (c) => connectRealtime(c.req.raw, c.env, c.executionCtx));
@@ -62,7 +65,10 @@ app.get('/agent/circuit/:to', (c) => connectCircuit(c.req.raw, c.req.param('to')
 app.route('/agent', admitRoutes);
 app.route('/agent', agentLogRoutes);
 app.route('/agent', agentLeftRoutes);
-app.route('/agent', agentGatewayRoutes);
+app.route(
+  '/agent',
+  agentGatewayRoutes((env, limits, now) => peerUsage.allowances(env, limits, now)),
+);
 app.route('/agent', siteRoutes);
 app.route('/agent/batch', batchAgentRoutes);
 app.route('/factory', factoryRoutes);

@@ -9,6 +9,7 @@ import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/protoco
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
+import type { AttemptAccount } from './caller-account.ts';
 import { EngineAnswer, type EngineAnswerEnd, failedOutcome, NORMAL_END } from './engine-answer.ts';
 import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
@@ -59,6 +60,8 @@ export class EngineAttempt {
   readonly open: OpenFrame;
   readonly endpoint: Endpoint;
   readonly body: EngineRequestBody;
+  /** Accounts for the attempt; undefined: nothing does. */
+  account: AttemptAccount | undefined;
   #host: EngineAttemptHost;
   readonly #outgoing: OutboundStream;
   /** True while it is unknown whether the engine accepts the `stream_options` that the gateway adds. */

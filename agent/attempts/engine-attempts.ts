@@ -10,6 +10,7 @@ import type { EngineTarget } from '../engine/engine-address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
 import { waitClock } from '../wait-clock.ts';
+import type { CallerAccount } from './caller-account.ts';
 import { EngineAttempt, type EngineAttemptHost } from './engine-attempt.ts';
 import { EngineClient } from './engine-client.ts';
 import { type LoadCounter, LoadReports } from './load-reports.ts';
@@ -59,6 +60,7 @@ export class EngineAttempts implements AttemptGiver {
   readonly #loadReports: LoadReports | undefined;
   /** Attempts of other gateways whose streams this gateway may continue. */
   readonly #siblings: () => Iterable<AttemptGiver>;
+  readonly #account: CallerAccount | undefined;
   #tail = RETAINED_TAIL_BYTES;
   /** True if the other end of the tunnel or channel reads REPORTs with timings. */
   #readsTimings = false;
@@ -82,8 +84,10 @@ export class EngineAttempts implements AttemptGiver {
     load?: LoadCounter,
     seals?: SealOpener,
     siblings: () => Iterable<AttemptGiver> = () => [],
+    account?: CallerAccount,
   ) {
     this.#siblings = siblings;
+    this.#account = account;
     this.#host = {
       seals,
       tail: () => this.#tail,
@@ -176,6 +180,8 @@ export class EngineAttempts implements AttemptGiver {
     // queue.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
+    const over = this.#account?.refusal(frame);
+    if (over !== undefined) return this.#refuse(link, frame.stream, over.code, over.message);
     const attempt = this.#create(frame, endpoint);
     attempt.bind(link);
     touched.add(attempt);
@@ -220,6 +226,7 @@ export class EngineAttempts implements AttemptGiver {
 
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof EngineAttempt.endpointOf>>): EngineAttempt {
     const attempt = new EngineAttempt(frame, endpoint, this.#host);
+    attempt.account = this.#account?.begin(frame);
     this.#named.set(attempt.name, attempt);
     this.#streams.set(frame.stream, attempt);
     this.#running++;
@@ -241,7 +248,7 @@ export class EngineAttempts implements AttemptGiver {
   #refuse(
     link: Link,
     stream: number,
-    code: 'refused' | 'unknown' | 'overloaded' | 'seal_refused',
+    code: 'refused' | 'unknown' | 'overloaded' | 'seal_refused' | 'over_quota',
     message: string,
   ): void {
     link.put({ type: 'reset', stream, code, message });
@@ -268,6 +275,7 @@ export class EngineAttempts implements AttemptGiver {
   }
 
   #report(attempt: EngineAttempt, usage: ReportedUsage, timings: ReportedTimings): void {
+    attempt.account?.report(usage, timings);
     const { requestId, attempt: number, receipt } = attempt.open;
     const report = { stream: attempt.stream, usage, timings, name: { requestId, attempt: number, receipt } };
     this.reports.add(report);
@@ -297,6 +305,7 @@ export class EngineAttempts implements AttemptGiver {
 
   #onIdle(attempt: EngineAttempt): void {
     this.#running--;
+    attempt.account?.end();
     this.#load?.end();
     this.#loadReports?.onIdle();
     this.#finished.set(attempt.name, attempt);

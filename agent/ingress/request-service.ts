@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import type { RegistryReplica } from '../../shared/lattice/registry-replica.ts';
@@ -6,7 +7,7 @@ import type { BuiltInPolicy } from '../../shared/routing/policies/built-in-polic
 import type { IngressShares } from '../../shared/routing/region-shares.ts';
 import type { Policy } from '../../shared/routing/routing-policy.ts';
 import { LOCAL_ISSUER, PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
-import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
+import { type IngressUsage, SERVING_CHARS, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
 import type { AttemptCourse, UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { LoadCounter } from '../attempts/load-reports.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
@@ -15,6 +16,7 @@ import { MeshRequests } from '../mesh/requests/mesh-requests.ts';
 import type { SealOpener } from '../seal/seal-opener.ts';
 import { Ingress } from './ingress.ts';
 import { IngressPlan } from './ingress-plan.ts';
+import { PeerAccounts, peerOfProvider } from './peer-accounts.ts';
 import { RegistryNodeIndex } from './registry-node-index.ts';
 import { NO_RECEIPT } from './resolve-route.ts';
 import { UsageDelivery } from './usage-delivery.ts';
@@ -88,6 +90,8 @@ interface RequestServiceOptions {
   /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load?: LoadCounter | undefined;
+  /** Returns the number of this node's GPUs; 0: unknown. */
+  gpus?(): number;
   seals?: SealOpener | undefined;
   /** Returns the agent's current state directory. */
   directory(): string;
@@ -113,6 +117,8 @@ interface Self {
 export class RequestService {
   readonly requests: MeshRequests;
   readonly usage: UsageDelivery;
+  /** Accounts of gateways and agents that send requests to this node. */
+  readonly accounts: PeerAccounts;
   readonly #options: RequestServiceOptions;
   readonly #nodes: RegistryNodeIndex;
   readonly #queue: UsageQueue;
@@ -124,8 +130,17 @@ export class RequestService {
   constructor(options: RequestServiceOptions) {
     const { config, replica, log, engine, load, seals, directory, usageDirectory } = options;
     this.#options = options;
-    this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
+    this.#queue = new UsageQueue({ directory: usageDirectory, log });
     this.usage = new UsageDelivery(this.#queue);
+    this.accounts = new PeerAccounts({
+      gpus: () => options.gpus?.() ?? 0,
+      load: () => load?.current,
+      session: () => this.#session,
+      onUsage: (record) => this.#queue.add([record]),
+      now: () => performance.now(),
+      wall: () => Date.now(),
+      newName: () => randomBytes((SERVING_CHARS * 3) / 4).toString('base64url'),
+    });
     this.#nodes = new RegistryNodeIndex({
       replica,
       liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
@@ -145,6 +160,7 @@ export class RequestService {
       seals,
       onLoad: (session, load) => this.#nodes.index.live.setLoad(session, { ...load, at: Date.now() }),
       onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerStateFor(pauseMs, Date.now())),
+      accountOf: (provider) => this.accounts.of(() => peerOfProvider(provider)),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),
       onUsage: (records) => this.#keep(records),

@@ -105,7 +105,9 @@ export class AgentRun {
     opened.push(() => metrics?.close());
     if (registers) {
       const engine = () => engineStart.target;
-      parts.requests = await openRequestService({ config, network, engine, load, seals: seals.opener, state, log });
+      const gpus = () => (parts.sessions?.facts.hardware.gpus ?? []).reduce((sum, { count }) => sum + count, 0);
+      const service = { config, network, engine, load, gpus, seals: seals.opener, state, log };
+      parts.requests = await openRequestService(service);
     }
     adapters?.open();
     opened.push(() => adapters?.close());

@@ -18,6 +18,8 @@ interface RequestServiceOptions {
   /** Returns the engine's address; undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
+  /** Returns the number of this node's GPUs; 0: unknown. */
+  gpus(): number;
   seals: SealOpener;
   log(line: string): void;
 }
@@ -29,6 +31,7 @@ export async function openRequestService({
   state,
   engine,
   load,
+  gpus,
   seals,
   log,
 }: RequestServiceOptions): Promise<RequestService> {
@@ -40,6 +43,7 @@ export async function openRequestService({
     retentionMs: () => network.retentionMs,
     engine,
     load,
+    gpus,
     seals,
     directory: () => state.path,
     usageDirectory: usageDirectoryOf(state.path),

@@ -11,6 +11,7 @@ import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto-interface.ts
 import { sessionSchema } from '../../shared/lattice/node-record.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { attestationMessage } from '../../shared/release/release-manifest.ts';
+import { INSTITUTION_PATTERN } from '../../shared/routing/trusted-providers.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { Backoff } from '../../shared/timing/backoff.ts';
@@ -39,6 +40,8 @@ export interface OtherGateway {
    * see the join token.
    */
   own: boolean;
+  /** Name of the peer institution to which this gateway belongs. Absent: its name is unknown, or it is our own. */
+  peer?: string | undefined;
 }
 
 export interface AdmissionOptions {
@@ -110,6 +113,7 @@ export const membershipHintSchema = agentMembershipSchema
 export const otherGatewaySchema = z.object({
   url: z.url({ protocol: /^https?$/ }),
   own: z.boolean().default(false),
+  peer: z.string().regex(INSTITUTION_PATTERN).optional().catch(undefined),
 });
 
 const answerSchema = z.object({
@@ -286,7 +290,7 @@ function readAdmission(text: string, { key, issuer }: AdmissionOptions, gateway:
 /** The gateways that gateway `by` names. If `by` was asked over TLS, those without TLS are left out. */
 export function selectOtherGateways(gateways: readonly z.infer<typeof otherGatewaySchema>[], by: URL): OtherGateway[] {
   return gateways
-    .map(({ url, own }) => ({ url: new URL(url), own }))
+    .map(({ url, own, peer }) => ({ url: new URL(url), own, ...(!own && peer !== undefined && { peer }) }))
     .filter(({ url }) => (url.protocol === 'https:' || by.protocol === 'http:') && !url.username && !url.search)
     .slice(0, GATEWAYS_MAX);
 }

@@ -8,6 +8,7 @@ import {
   PLAN_MODELS_MAX,
   PLAN_REGIONS_MAX,
 } from '../../shared/routing/region-shares.ts';
+import { type PeerAllowances, peerAllowancesSchema } from '../../shared/usage/peer-allowance.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/protocol-constants.ts';
 import { gatewayTimeout, waitClock } from '../wait-clock.ts';
 import {
@@ -38,13 +39,18 @@ const answerSchema = z.object({
     })
     .optional()
     .catch(undefined),
+  /** What peer institutions may use at this node. If the value is invalid, they have no limits. */
+  peers: peerAllowancesSchema.catch({}).default({}),
 });
 
 /**
  * What a gateway reports outside its tunnel: other gateways, the mesh's intervals and timeouts, and shares by region
  * for this agent's ingress.
  */
-export type GatewayHints = Pick<GatewayAdmission, 'gateways' | 'membership'> & { shares?: IngressShares | undefined };
+export type GatewayHints = Pick<GatewayAdmission, 'gateways' | 'membership'> & {
+  shares?: IngressShares | undefined;
+  peers?: PeerAllowances | undefined;
+};
 
 interface OtherGatewaysOptions {
   gateway: URL;
@@ -80,8 +86,8 @@ export async function pollGateways(options: OtherGatewaysOptions): Promise<Gatew
       }),
     );
     if (answer.status !== 200) return undefined;
-    const { peer, data, membership, shares } = answerSchema.parse(JSON.parse(answer.text));
-    return peer ? undefined : { gateways: selectOtherGateways(data, gateway), membership, shares };
+    const { peer, data, membership, shares, peers } = answerSchema.parse(JSON.parse(answer.text));
+    return peer ? undefined : { gateways: selectOtherGateways(data, gateway), membership, shares, peers };
   } catch {
     return undefined;
   }

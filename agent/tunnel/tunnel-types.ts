@@ -1,5 +1,6 @@
 /** The interface between the tunnel and the rest of the agent. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { CallerAccount } from '../attempts/caller-account.ts';
 import type { AttemptGiver } from '../attempts/engine-attempts.ts';
 import type { LoadCounter } from '../attempts/load-reports.ts';
 import type { OrderOutcome } from '../deploy/deployment-decider.ts';
@@ -32,6 +33,8 @@ export interface TunnelOptions {
   load?: LoadCounter | undefined;
   /** Attempts of the institution's other gateways, which this gateway may claim. */
   siblings?: () => Iterable<AttemptGiver>;
+  /** Accounts for this gateway's attempts. */
+  account?: CallerAccount | undefined;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
   log(line: string): void;
@@ -57,7 +60,7 @@ export interface TunnelOptions {
    * directly.
    */
   circuit?: (gateway: URL, name: string) => void;
-  /** Delivers the usage of this agent's ingress. The tunnel registers as one of its senders. */
+  /** Delivers usage records that this agent made. The tunnel registers as one of its senders. */
   usage?: UsageSenderListener;
 }
 

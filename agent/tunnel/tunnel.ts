@@ -81,8 +81,8 @@ class GatewayTunnel implements Tunnel {
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    const { engine, log, load, seals, siblings } = options;
-    this.#requests = new EngineAttempts(engine, log, load, seals, siblings);
+    const { engine, log, load, seals, siblings, account } = options;
+    this.#requests = new EngineAttempts(engine, log, load, seals, siblings, account);
   }
 
   get connected(): boolean {

@@ -67,5 +67,6 @@ export const usageSchema = z.looseObject({
   completion_tokens: z.optional(z.number()),
   mean_first_token_ms: z.optional(z.nullable(z.number())),
   mean_total_ms: z.optional(z.nullable(z.number())),
+  gpu_seconds: z.optional(z.number()),
 });
 export type Usage = z.infer<typeof usageSchema>;

@@ -7,6 +7,7 @@ import type { RegionPlan } from '../../shared/routing/region-shares.ts';
 import type { Env } from '../env.ts';
 import { FILE_LIMITS, type FileLimits, fileLimitsSchema } from '../settings/file-limits.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from '../settings/limits-schema.ts';
+import { type PeerLimits, peerLimitsSchema } from '../settings/peer-limits.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from '../settings/queue-settings.ts';
 import { planOf } from '../settings/region-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from '../settings/retry-settings.ts';
@@ -54,6 +55,8 @@ export interface GatewaySettings {
   userLimits: Limits;
   /** Quotas for the files and batches of one owner. */
   files: FileLimits;
+  /** Limits of peer institutions at this institution's nodes, by name. */
+  peerLimits: PeerLimits;
   /** Retries of failed attempts; a model may have its own number. */
   retries: RetrySettings;
   /** How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown. */
@@ -86,6 +89,7 @@ export const NO_SETTINGS: GatewaySettings = {
   queue: QUEUE_DEFAULTS,
   userLimits: {},
   files: FILE_LIMITS,
+  peerLimits: {},
   retries: RETRY_DEFAULTS,
   membership: MEMBERSHIP_DEFAULTS,
   minimumAgentVersion: undefined,
@@ -158,6 +162,7 @@ export async function readGatewaySettings(
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
     userLimits: limitsSchema.safeParse(byName.get(USER_LIMITS)).data ?? {},
     files: fileLimitsSchema.safeParse(byName.get('files') ?? {}).data ?? FILE_LIMITS,
+    peerLimits: peerLimitsSchema.safeParse(byName.get('peer_limits') ?? {}).data ?? {},
     retries: retrySettings(byName),
     membership: membershipSchema.safeParse(byName.get('membership') ?? {}).data ?? MEMBERSHIP_DEFAULTS,
     minimumAgentVersion: versionSchema.safeParse(byName.get('minimum_agent_version')).data,

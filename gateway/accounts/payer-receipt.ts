@@ -6,6 +6,7 @@
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling-parameters.ts';
 import { KIND_NAME_MAX_CHARS } from '../../shared/routing/kinds/request-kind.ts';
+import { withoutPayerProject } from '../../shared/usage/readable-receipt.ts';
 import { decryptText, encryptText } from './encrypt-text.ts';
 
 export interface ReceiptIdentity {
@@ -83,7 +84,8 @@ export function receiptOf(
 
 /** Parses a receipt. `identity` is what `openIdentity` returned for its encrypted part. */
 export function readReceipt(receipt: string, identity: ReceiptIdentity): Receipt {
-  const [, text = '', ...model] = receipt.split('\n');
+  const [, facts = '', ...model] = receipt.split('\n');
+  const text = withoutPayerProject(facts);
   const { sampling, kind } = text.length > 1 ? parseReceipt(text.slice(1)) : {};
   return { ...identity, model: model.join('\n'), untracked: text.startsWith('-'), sampling, kind };
 }

@@ -7,6 +7,7 @@ import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { httpUrlSchema } from '../http/common-schemas.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
+import { peerLimitsSchema } from '../settings/peer-limits.ts';
 import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
@@ -41,6 +42,8 @@ export const settingsPatchSchema = z.strictObject({
   minimum_agent_version: versionSchema.nullable().optional(),
   /** What jobs of each cluster need, for `otela-agent sbatch`; by PROVIDER/CLUSTER or PROVIDER. */
   sites: sitesSchema.nullable().optional(),
+  /** Limits of peer institutions at this institution's nodes, by name; null: none. */
+  peer_limits: peerLimitsSchema.nullable().optional(),
   /** What usage costs, for statements; null: no prices. */
   prices: pricesSchema.nullable().optional(),
 });

@@ -12,6 +12,7 @@ import { readSites } from '../accounts/site-profiles.ts';
 import type { Env } from '../env.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
+import { peerLimitsSchema } from '../settings/peer-limits.ts';
 import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
@@ -38,6 +39,7 @@ const settingsSchema = z.object({
   membership: membershipSchema,
   minimum_agent_version: z.string().nullable(),
   sites: sitesSchema,
+  peer_limits: peerLimitsSchema,
   prices: pricesSchema.nullable(),
 });
 
@@ -62,10 +64,12 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries, membership, minimumAgentVersion } =
-    await readGatewaySettings(env);
+  const read = await readGatewaySettings(env);
+  const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries } = read;
+  const { membership, minimumAgentVersion, peerLimits } = read;
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
-  const read = {
+  return {
+    object: 'settings',
     default_trust: defaultTrust,
     public_url: publicUrl ?? null,
     oidc,
@@ -78,9 +82,9 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     membership,
     minimum_agent_version: minimumAgentVersion ?? null,
     sites: await readSites(env),
+    peer_limits: peerLimits,
     prices: (await readPrices(env)) ?? null,
   };
-  return { object: 'settings', ...read };
 }
 
 async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<object> {

@@ -19,7 +19,7 @@ import { TraceStats } from './trace/trace-stats.ts';
 
 const when = (help: string) => ({ value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ value, help }) as const;
-const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
+const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider', 'peer'];
 /** Group that cannot be combined with others: a batch has one project, key and model. */
 const BATCH = 'batch';
 const BATCH_COLUMNS = [
@@ -43,6 +43,7 @@ const COUNTS = [
   'mean_first_token_ms',
   'mean_engine_first_token_ms',
   'mean_total_ms',
+  'gpu_seconds',
 ];
 
 const USAGE_FLAGS = {
@@ -54,6 +55,7 @@ const USAGE_FLAGS = {
   user: only('ID', 'only this user'),
   key: only('ID', 'only this key'),
   provider: only('P', 'only nodes of this provider'),
+  peer: only('NAME', 'only requests of this peer institution'),
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
@@ -64,6 +66,7 @@ export const USAGE_COMMAND: Command = {
   otela-gateway usage                                          by day
   otela-gateway usage --from 2026-11-01 --by project,model
   otela-gateway usage --by batch --from 2026-11-01
+  otela-gateway usage --by peer,project                        what our nodes served for peer institutions
   otela-gateway usage --by user --project proj_77… --json`,
   flags: USAGE_FLAGS,
   run: usageCommand,
@@ -71,8 +74,8 @@ export const USAGE_COMMAND: Command = {
 
 async function usageCommand(args: readonly string[]): Promise<number> {
   const { values } = parseLine(args, USAGE_FLAGS);
-  const { by, from, to, model, project, user, key, provider } = values;
-  const given = { from, to, model, project, user, key, provider };
+  const { by, from, to, model, project, user, key, provider, peer } = values;
+  const given = { from, to, model, project, user, key, provider, peer };
   if (by === BATCH) {
     const data = await pages(targetAt('/admin/usage/batches', values), queryOf(given), (page) =>
       page.has_more ? page.data.at(-1)?.id : undefined,

@@ -7,6 +7,8 @@ import type { ResponseStream } from '../../shared/attempts/started-response.ts';
 import { type BoundedRequest, tokenBound } from '../../shared/attempts/token-bound.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { AttemptContext } from '../../shared/proxy/proxy-host.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trusted-providers.ts';
+import { withPayerProject } from '../../shared/usage/readable-receipt.ts';
 import { signOpeningProof } from '../accounts/attempt-opening-proof.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation-secret.ts';
 import { takesBudget } from '../accounts/reasoning-budget.ts';
@@ -40,8 +42,12 @@ function requestOf(attempt: AttemptContext<ModelCaller>, scope: AttemptScope): A
   const entry = view.nodes.get(choice.node.session);
   const budget = entry !== undefined && takesBudget(entry) ? reasoningBudget : undefined;
   const context = entry?.models.find(({ id }) => id === choice.model)?.context_length;
+  const fields = openFrameFields(dispatch, plan.number, plan.acceptMs, choice.model, budget);
+  const { projectId } = caller.account;
+  const isPeer = entry !== undefined && entry.issuer !== LOCAL_ISSUER;
   const open: AttemptRequest = {
-    ...openFrameFields(dispatch, plan.number, plan.acceptMs, choice.model, budget),
+    ...fields,
+    ...(isPeer && projectId !== undefined && { receipt: withPayerProject(fields.receipt, projectId) }),
     waitedMs,
     ...(plan.movable && { movable: true }),
     ...(plan.moved && { moved: true }),

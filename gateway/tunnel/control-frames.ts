@@ -99,7 +99,7 @@ export class ControlFrames {
     if (news !== undefined) this.#options.registry.live({ load: news });
   }
 
-  /** Stores usage that the agent's ingress recorded while it had no gateway. @throws WireError */
+  /** Stores usage that the agent recorded: of its ingress, and of peer institutions. @throws WireError */
   #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
     const { ctx, outbox, anomalies } = this.#options;
     const { provider } = peer.attachment;

@@ -11,9 +11,10 @@ import { metricsReporter } from '../observe/request-log.ts';
  * - `unproven`: a report of a request that this gateway did not open at this node
  * - `expired`: a report of a request that was opened too long ago to know whether it was already counted
  * - `over_bound`: more tokens than the request can have used; the bound was counted instead
- * - `backdated`, `future`: an ingress's record with a time outside the accepted range
+ * - `backdated`, `future`: an agent's own record with a time outside the accepted range
+ * - `foreign`: a record of a peer institution's usage from an agent of another institution
  */
-export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future';
+export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future' | 'foreign';
 
 /** At most one log line per session in this time, so that a hostile node cannot fill the log. */
 const LOG_EVERY_MS = 60_000;

@@ -50,6 +50,11 @@ export interface UsageRow {
   sampling?: Sampling;
   /** Name of the kind that was predicted when the request arrived. Absent: its model had no kinds. */
   kind?: string;
+  /**
+   * GPU time in milliseconds of one GPU; see shared/usage/gpu-share.ts. Absent: the node published no GPUs, or an older
+   * version made the row.
+   */
+  gpuMs?: number;
   /** Milliseconds from the admission of the request until this attempt was opened: in queues and earlier attempts. */
   queueMs?: number;
   /** Ids of the blocks of 16 tokens with which the prompt begins. Empty: the engine has no tokenizer. */
@@ -62,6 +67,22 @@ export interface UsageRow {
    */
   times?: number;
   traced: boolean;
+}
+
+/** Key of requests of a peer institution's users at this institution's nodes. */
+const PEER_KEY = 'peer:';
+
+/** Returns the key of the rows of a peer institution. No key of an account has this form. */
+export function peerKey(peer: string): string {
+  return `${PEER_KEY}${peer}`;
+}
+
+/**
+ * True for rows that a node's agent made, of its ingress or of a peer institution's requests. No gateway of this
+ * institution opened these requests, so names in the rows are not verified.
+ */
+export function isReportedByAgent({ key }: Pick<UsageRow, 'key'>): boolean {
+  return key.startsWith('ingress:') || key.startsWith(PEER_KEY);
 }
 
 const HOUR_MS = 60 * 60_000;

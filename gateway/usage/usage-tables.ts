@@ -34,6 +34,8 @@ export const usageTotals = sqliteTable(
     /** Number of requests in `totalMs`: without lines of batches, and without attempts of unknown duration. */
     timed: integer('timed').notNull().default(0),
     totalMs: integer('total_ms').notNull(),
+    /** Sum of GPU milliseconds; see `UsageRow.gpuMs`. */
+    gpuMs: integer('gpu_ms').notNull().default(0),
   },
   (table) => [
     primaryKey({ columns: [table.day, table.project, table.user, table.key, table.model, table.provider] }),

@@ -25,6 +25,7 @@ export const USAGE_COUNTERS = [
   'queueMs',
   'timed',
   'totalMs',
+  'gpuMs',
 ] as const;
 
 /** Returns the total of one row; `sign` −1 subtracts it again. */
@@ -55,16 +56,17 @@ export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
     queueMs: of(queueMs),
     timed: of(row.totalMs !== null),
     totalMs: of(row.totalMs ?? 0),
+    gpuMs: of(Math.round(row.gpuMs ?? 0)),
   };
 }
 
 /**
  * Parses a total that waited in an object's storage. Totals of an earlier version have no `timed`: all their requests
- * count as timed, as they did then.
+ * count as timed, as they did then. They have no `gpuMs` either.
  */
 export function readTotal(text: string): UsageTotal {
   const total: UsageTotal = JSON.parse(text);
-  return { ...total, timed: total.timed ?? total.requests };
+  return { ...total, timed: total.timed ?? total.requests, gpuMs: total.gpuMs ?? 0 };
 }
 
 /** Maximum of a sum: JavaScript could not read a larger integer back exactly. */
@@ -87,8 +89,8 @@ const PRIMARY_KEY = [
   usageTotals.provider,
 ];
 
-/** Totals per statement: D1 binds at most 100 values, and each total has 20. */
-const PER_STATEMENT = 5;
+/** Totals per statement: D1 binds at most 100 values, and each total has 21. */
+const PER_STATEMENT = 4;
 
 /**
  * Adds `totals`, unless this batch of this shard (hour) was already added. Rejects if D1 does not answer; then call it

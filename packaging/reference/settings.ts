@@ -115,6 +115,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'prices.rules[].cached': 'price of a million prompt tokens that the engine had cached; absent: the price of `prompt`',
   'prices.rules[].completion': 'price of a million completion tokens',
   'prices.rules[].request': 'price of a request',
+  peer_limits:
+    'limits of [peer institutions](../usage.md#limits-of-peer-institutions) at our nodes, by name; default: none',
   sites:
     'what jobs of each cluster need, by PROVIDER/CLUSTER or PROVIDER, for `otela-agent sbatch`: [profiles](../admin.md#profiles-of-clusters)',
 };

@@ -43,6 +43,12 @@ function errorOf(failure: AttemptError): ApiError {
       );
     case 'overloaded':
       return new ApiError('server_is_overloaded', 'The node that serves this model is overloaded.', options);
+    case 'over_quota':
+      return new ApiError(
+        'insufficient_quota',
+        'The institution of the nodes that serve this model allows no more usage this month.',
+        options,
+      );
     case 'seal_refused':
       return new ApiError('invalid_request', 'No node could decrypt the sealed request.', options);
     default:

@@ -22,6 +22,7 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'hung',
   'suspected',
   'seal_refused',
+  'over_quota',
 ]);
 
 /** Failures of the path to a node. After such a failure the node is suspected until it publishes its record again. */
@@ -37,6 +38,7 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'unreachable',
   'suspected',
   'seal_refused',
+  'over_quota',
 ]);
 
 /** Engine time-outs: the request has already waited as long as the operator allows. */
@@ -50,7 +52,14 @@ const NOT_NOW: ReadonlySet<number> = new Set([429, 502, 503]);
  * attempt.
  */
 export const SKIPS_MAX = 12;
-const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
+const CHEAP: ReadonlySet<string> = new Set([
+  'refused',
+  'overloaded',
+  'unreachable',
+  'suspected',
+  'seal_refused',
+  'over_quota',
+]);
 
 /**
  * How a request ended at one node, for routing policies. `busy` and `slow`: the node is under load. `failed`: the node
@@ -70,6 +79,7 @@ export function requestOutcome(result: string | number): RequestOutcome {
     case 'refused':
     case 'overloaded':
     case 'suspected':
+    case 'over_quota':
       return 'busy';
     case 'first_byte_timeout':
     case 'stall_timeout':

@@ -18,6 +18,7 @@ export const RESET_CODES = [
   'overloaded',
   'failed', // An internal error of the end that sends the RESET.
   'seal_refused', // This node cannot open the sealed request; the cause is not disclosed.
+  'over_quota', // The caller's institution has reached a limit of this node's institution.
 ] as const;
 export type ResetCode = (typeof RESET_CODES)[number];
 
@@ -107,7 +108,7 @@ export type Frame =
    */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
-  /** Usage records of this agent's ingress; see shared/usage/ingress-usage. */
+  /** Usage records that this agent made; see shared/usage/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
   /** The records of the USAGE frame with the same `sequence` are stored. */
   | { type: 'stored'; sequence: number }

@@ -65,6 +65,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
   const admission = await admit({ ...asked, log: collapseRepeats(log), random: Math.random });
   const { ticket } = admission;
   network.learn(admission);
+  const accounts = parts.requests?.accounts;
   return {
     lifetimeMs: (ticket.expires - ticket.birth) * 1000,
     create: (first, { onRefused, onOver }) => {
@@ -78,6 +79,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
           if (hints === undefined) return undefined;
           network.learnHints(hints);
           parts.requests?.setShares(hints.shares);
+          accounts?.setAllowances(hints.peers ?? {});
           return hints;
         },
         first,
@@ -85,6 +87,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         join: joinMesh ? (member) => network.join(member) : undefined,
         proxy,
         usage: parts.requests?.usage,
+        accountOf: accounts && ((peer) => accounts.of(peer)),
         order: parts.orders && ((order) => answerOrder(parts, ticket, order)),
         leaveLogTail: (tail) => sendLogTail({ ...tail, proxy, env, log }),
         engine,

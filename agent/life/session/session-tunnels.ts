@@ -1,10 +1,11 @@
 /** All tunnels of one session, as one object. */
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+import type { CallerAccount } from '../../attempts/caller-account.ts';
 import type { AttemptGiver } from '../../attempts/engine-attempts.ts';
 import type { OrderOutcome } from '../../deploy/deployment-decider.ts';
 import type { MeshGateway } from '../../mesh/gateway-gossip-sockets.ts';
 import { GATEWAYS_MAX, type OtherGateway } from '../../tunnel/gateway-admission.ts';
-import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/tunnel-types.ts';
+import type { Tunnel, TunnelOptions, TunnelRefusal, UsageSenderListener } from '../../tunnel/tunnel-types.ts';
 import { collapseRepeats } from '../collapse-repeats.ts';
 import { Deferred, settlesWithin } from '../settles-within.ts';
 
@@ -15,7 +16,7 @@ export interface GatewayStatus {
   refused?: string;
 }
 
-interface SessionTunnelsOptions {
+export interface SessionTunnelsOptions {
   named: readonly OtherGateway[];
   /** The gateways that the operator configured. Their answers name further gateways. */
   configured: readonly URL[];
@@ -28,8 +29,18 @@ interface SessionTunnelsOptions {
   /** Options that all tunnels share. */
   shared: Omit<
     TunnelOptions,
-    'gateway' | 'log' | 'siblings' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
+    | 'gateway'
+    | 'log'
+    | 'siblings'
+    | 'account'
+    | 'onRefused'
+    | 'onOver'
+    | 'onRecorded'
+    | 'onConnected'
+    | 'onDisconnected'
   >;
+  /** Returns the account of an institution's gateways; undefined: this agent's institution. */
+  accountOf?: ((peer: () => string | undefined) => CallerAccount) | undefined;
   log(line: string): void;
   /** Called if every gateway refuses this agent. */
   onAllRefused(refusal: TunnelRefusal): void;
@@ -62,6 +73,8 @@ interface Member {
    * session.
    */
   own: boolean;
+  /** Name of the peer institution to which this gateway belongs, if this agent's institution reported it. */
+  peer?: string | undefined;
   refusal?: TunnelRefusal;
   /** The gateway's gossip id. Absent: it has not admitted the session yet. */
   id?: string;
@@ -81,14 +94,15 @@ export class SessionTunnels {
     for (const one of options.named) this.#members.push(this.#member(one, !configured.has(one.url.href)));
   }
 
-  #member({ url, own }: OtherGateway, learned: boolean): Member {
-    const { openTunnel, shared, log: write } = this.#options;
+  #member({ url, own, peer }: OtherGateway, learned: boolean): Member {
+    const { openTunnel, shared, accountOf, log: write } = this.#options;
     const log = collapseRepeats(write);
-    const { order } = shared;
+    const { order, usage } = shared;
     const member: Member = {
       url,
       learned,
       own: own || !learned,
+      peer,
       tunnel: openTunnel({
         ...shared,
         // A signed order is valid regardless of its sender. An empty order, which asks for the templates, has no
@@ -96,6 +110,8 @@ export class SessionTunnels {
         ...(order === undefined
           ? {}
           : { order: async (bytes) => (bytes.length === 0 && !member.own ? NOT_FOR_PEERS : order(bytes)) }),
+        ...(usage === undefined ? {} : { usage: ofOwn(usage, () => member.own) }),
+        account: accountOf?.(() => (member.own ? undefined : member.peer)),
         gateway: url,
         siblings: () => this.#siblingsOf(member),
         log,
@@ -129,7 +145,11 @@ export class SessionTunnels {
   learn(gateways: readonly OtherGateway[]): void {
     if (this.#closed) return;
     const named = new Map(gateways.map((one) => [one.url.href, one]));
-    for (const member of this.#members) member.own = !member.learned || (named.get(member.url.href)?.own ?? false);
+    for (const member of this.#members) {
+      const one = named.get(member.url.href);
+      member.own = !member.learned || (one?.own ?? false);
+      member.peer = one?.peer ?? member.peer;
+    }
     const known = new Set(this.#members.map(({ url }) => url.href));
     for (const one of gateways) {
       if (known.has(one.url.href) || this.#members.length >= GATEWAYS_MAX) continue;
@@ -280,4 +300,15 @@ export class SessionTunnels {
     const served = own.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
     if (over !== undefined && !served) this.#options.onOver(over);
   }
+}
+
+/** Delivers usage only to gateways of the agent's institution. A peer institution's gateway must not acknowledge it. */
+function ofOwn(usage: UsageSenderListener, own: () => boolean): UsageSenderListener {
+  return {
+    connected: (sender) => {
+      if (own()) usage.connected(sender);
+    },
+    disconnected: (sender) => usage.disconnected(sender),
+    stored: (sender, sequence) => usage.stored(sender, sequence),
+  };
 }

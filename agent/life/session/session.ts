@@ -23,7 +23,7 @@ import type { Tunnel, TunnelOptions, TunnelRefusal } from '../../tunnel/tunnel-t
 import type { MeshMember } from '../mesh-membership.ts';
 import { settlesWithin } from '../settles-within.ts';
 import { payloadOf, type RecordChange, RecordKeeper, type SessionRecord } from './session-record.ts';
-import { type GatewayStatus, SessionTunnels } from './session-tunnels.ts';
+import { type GatewayStatus, SessionTunnels, type SessionTunnelsOptions } from './session-tunnels.ts';
 
 interface SessionOptions {
   ticket: Ticket;
@@ -41,8 +41,10 @@ interface SessionOptions {
   /** Called when the session has joined the mesh. */
   onMesh?(mesh: Mesh): void;
   proxy: TunnelOptions['proxy'];
-  /** Usage of this agent's ingress. The tunnels send it to gateways. */
+  /** Usage records that this agent made. The tunnels send them to the institution's gateways. */
   usage?: TunnelOptions['usage'] | undefined;
+  /** Returns the account of an institution's gateways. */
+  accountOf?: SessionTunnelsOptions['accountOf'];
   /** Answers an order of a gateway. */
   order?: TunnelOptions['order'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
@@ -99,6 +101,7 @@ export class Session {
     const { ticket, key, gateways, openTunnel, proxy, usage, order, engine, load, seals, log, onRefused, onOver } =
       this.#options;
     return new SessionTunnels({
+      accountOf: this.#options.accountOf,
       named: gateways,
       configured: this.#options.configured,
       admittedBy: `gw:${ticket.keyName}`,

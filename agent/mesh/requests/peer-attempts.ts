@@ -2,6 +2,7 @@ import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/forw
 import { sealedHeaders } from '../../../shared/seal/request-binding.ts';
 import { inBackground } from '../../../shared/timing/in-background.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
+import type { CallerAccount } from '../../attempts/caller-account.ts';
 import type { EngineAttempt } from '../../attempts/engine-attempt.ts';
 import { EngineAttempts } from '../../attempts/engine-attempts.ts';
 import type { LoadCounter } from '../../attempts/load-reports.ts';
@@ -34,6 +35,8 @@ export interface PeerAttemptsOptions {
   load?: LoadCounter | undefined;
   /** Opens requests that clients sealed to this node. */
   seals?: SealOpener | undefined;
+  /** Returns the account of a provider's agents. */
+  accountOf?(provider: string): CallerAccount;
   now(): number;
   log(line: string): void;
 }
@@ -119,9 +122,9 @@ export class PeerAttempts {
 
   #servedFor(channel: RequestChannel): Served {
     const known = this.#peers.get(channel.session);
-    const { engine, log, load, seals } = this.#options;
+    const { engine, log, load, seals, accountOf } = this.#options;
     const served = known ?? {
-      requests: new EngineAttempts(engine, log, load, seals),
+      requests: new EngineAttempts(engine, log, load, seals, undefined, accountOf?.(channel.provider)),
       touched: new Set(),
       active: undefined,
       goneAt: 0,

@@ -15,8 +15,8 @@ const texts = t.usage;
 
 const GROUPS: Readonly<Record<Me['role'], readonly UsageGroup[]>> = {
   consumer: ['model', 'key', 'day'],
-  provider: ['model', 'provider', 'day'],
-  operator: ['model', 'user', 'project', 'provider', 'key', 'day'],
+  provider: ['model', 'provider', 'peer', 'day'],
+  operator: ['model', 'user', 'project', 'provider', 'peer', 'key', 'day'],
 };
 
 interface TotalsProps {
@@ -90,6 +90,7 @@ function columnsOf(group: UsageGroup): Column<Usage>[] {
     number('written', columns.written, ({ completion_tokens = 0 }) => completion_tokens),
     time('first', columns.first, ({ mean_first_token_ms: ms }) => ms),
     time('whole', columns.whole, ({ mean_total_ms: ms }) => ms),
+    number('gpu', columns.gpu, ({ gpu_seconds = 0 }) => gpu_seconds / 3_600),
   ];
 }
 
@@ -119,6 +120,7 @@ const COLUMNS = [
   'completion_tokens',
   'mean_first_token_ms',
   'mean_total_ms',
+  'gpu_seconds',
 ] as const;
 
 /**

@@ -148,6 +148,7 @@ export const usage = {
     user: 'Nutzer',
     project: 'Projekt',
     provider: 'Anbieter',
+    peer: 'Institution',
   },
   columns: {
     requests: 'Anfragen',
@@ -156,6 +157,7 @@ export const usage = {
     written: 'Geschriebene Tokens',
     first: 'Zeit bis zum ersten Token',
     whole: 'Gesamtzeit',
+    gpu: 'GPU-Stunden',
   },
   requests: {
     title: 'Letzte Anfragen',

@@ -140,7 +140,15 @@ export const usage = {
   written: 'output',
   csv: 'CSV',
   totals: 'Totals',
-  groups: { day: 'Day', model: 'Model', key: 'Key', user: 'User', project: 'Project', provider: 'Provider' },
+  groups: {
+    day: 'Day',
+    model: 'Model',
+    key: 'Key',
+    user: 'User',
+    project: 'Project',
+    provider: 'Provider',
+    peer: 'Institution',
+  },
   columns: {
     requests: 'Requests',
     failed: 'Failed',
@@ -148,6 +156,7 @@ export const usage = {
     written: 'Output tokens',
     first: 'Time to first token',
     whole: 'Latency',
+    gpu: 'GPU hours',
   },
   requests: {
     title: 'Last requests',

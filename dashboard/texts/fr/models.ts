@@ -148,6 +148,7 @@ export const usage = {
     user: 'Utilisateur',
     project: 'Projet',
     provider: 'Fournisseur',
+    peer: 'Institution',
   },
   columns: {
     requests: 'Requêtes',
@@ -156,6 +157,7 @@ export const usage = {
     written: 'Jetons écrits',
     first: 'Délai du premier jeton',
     whole: 'Durée totale',
+    gpu: 'Heures de GPU',
   },
   requests: {
     title: 'Dernières requêtes',

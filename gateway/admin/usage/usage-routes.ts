@@ -12,10 +12,15 @@ import { traceStream } from '../../usage/trace-export.ts';
 import { usageTotals } from '../../usage/usage-tables.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 
-const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
+const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider', 'peer'] as const;
 type Group = (typeof GROUPS)[number];
 /** Groups that a provider may use. They do not show which users, keys and projects its nodes serve. */
-const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
+const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider', 'peer'];
+const { day, project, user, key, model, provider } = usageTotals;
+/** The peer institution of a row; see `peerKey`. */
+const peer = sql<string>`CASE WHEN substr(${key}, 1, 5) = 'peer:' THEN substr(${key}, 6) ELSE '' END`;
+type GroupColumn = SQLiteColumn | SQL<string>;
+const GROUP_COLUMNS: Readonly<Record<Group, GroupColumn>> = { day, project, user, key, model, provider, peer };
 const ROWS_MAX = 10_000;
 /** Rows of one page, about half a megabyte. */
 const PAGE_ROWS = 2_000;
@@ -44,6 +49,8 @@ const usageQuery = z.strictObject({
   key: filterText,
   model: filterText,
   provider: filterText,
+  /** Name of a peer institution whose requests this institution's nodes served. */
+  peer: filterText,
 });
 const totalSchema = z.object({
   day: z.string().optional(),
@@ -52,6 +59,8 @@ const totalSchema = z.object({
   key: z.string().optional(),
   model: z.string().optional(),
   provider: z.string().optional(),
+  /** Peer institution that sent the requests; empty: this institution. */
+  peer: z.string().optional(),
   requests: z.number(),
   failed: z.number(),
   aborted: z.number(),
@@ -70,6 +79,8 @@ const totalSchema = z.object({
    * no other requests.
    */
   mean_total_ms: z.number().nullable(),
+  /** GPU time of the requests in seconds of one GPU. Requests at nodes that published no GPUs add nothing. */
+  gpu_seconds: z.number(),
 });
 
 const timeSchema = z.iso.datetime({ offset: true });
@@ -115,19 +126,19 @@ async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>):
   const from = query.from ?? new Date(Date.parse(to) - 29 * DAY_MS).toISOString().slice(0, 10);
   const filters = GROUPS.flatMap((name) => {
     const wanted = name === 'day' ? undefined : query[name];
-    return wanted === undefined ? [] : [eq(usageTotals[name], wanted)];
+    return wanted === undefined ? [] : [sql`${GROUP_COLUMNS[name]} = ${wanted}`];
   });
   const { least, greatest, total } = sqlFragments(env);
   const sum = (column: SQLiteColumn) =>
     sql<number>`cast(${least(total(column), sql.raw(String(Number.MAX_SAFE_INTEGER)))} as bigint)`;
   const meanOf = (column: SQLiteColumn, counted: SQLiteColumn) =>
     sql<number | null>`round(${total(column)} / nullif(${total(counted)}, 0))`;
-  const groups = query.group_by.map((name) => usageTotals[name]);
+  const groups = query.group_by.map((name) => GROUP_COLUMNS[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await queryOrUnavailable(
     reportDatabase(env)
       .select({
-        ...Object.fromEntries(query.group_by.map((name) => [name, usageTotals[name]])),
+        ...Object.fromEntries(query.group_by.map((name) => [name, GROUP_COLUMNS[name]])),
         requests: sum(usageTotals.requests),
         failed: sum(usageTotals.failed),
         aborted: sum(usageTotals.aborted),
@@ -140,6 +151,7 @@ async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>):
         mean_engine_first_token_ms: meanOf(usageTotals.engineFirstTokenMs, usageTotals.firstTokens),
         mean_queue_ms: sql<number>`round(${total(usageTotals.queueMs)} / ${greatest(1, total(usageTotals.requests))})`,
         mean_total_ms: meanOf(usageTotals.totalMs, usageTotals.timed),
+        gpu_seconds: sql<number>`round(${total(usageTotals.gpuMs)} / 1000)`,
       })
       .from(usageTotals)
       .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, beyond, ...filters))
@@ -163,7 +175,7 @@ function cursorOf(values: readonly string[]): string {
 }
 
 /** Selects the rows after a page. @throws ApiError 422 if the cursor is from another query */
-function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
+function after(cursor: string, groups: readonly GroupColumn[]): SQL {
   const values = readCursor(cursor);
   if (values?.length !== groups.length) {
     throw new ApiError('unprocessable_content', 'after: is not a `next` of the same query.', { param: 'after' });

@@ -11,7 +11,7 @@ import {
   USAGE_RECORDS,
 } from '../../observe/metric-families.ts';
 import { operationLabel } from '../../observe/metric-labels.ts';
-import { NO_SESSION, type UsageRow } from '../usage-row.ts';
+import { isReportedByAgent, NO_SESSION, type UsageRow } from '../usage-row.ts';
 
 type CountedRow = Pick<
   UsageRow,
@@ -38,9 +38,8 @@ type CountedRow = Pick<
 export function countUsageRow(metrics: MetricStore, row: CountedRow, now: number): void {
   if (row.session === NO_SESSION) return metrics.count(USAGE_RECORDS, ['refused'], row.times ?? 1);
   const { provider, firstMs, totalMs, completion } = row;
-  // The usage of an ingress is reported by its agent, which could invent a model's name. Such a name must not become a
-  // label.
-  const model = row.key.startsWith('ingress:') ? '' : row.model;
+  // An agent, or a peer institution, could invent a model's name. Such a name must not become a label.
+  const model = isReportedByAgent(row) ? '' : row.model;
   const labels = [operationLabel(endpointById(row.endpoint)), provider, model];
   metrics.count(USAGE_RECORDS, [row.estimated ? 'estimated' : 'exact']);
   metrics.observe(RECORD_DELAY, [], Math.max(0, now - row.at) / 1000);

@@ -1,6 +1,7 @@
 /**
- * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are self-reported
- * and no key pays for them. Every row has the reporting agent's provider and session, and the key `ingress:PROVIDER`.
+ * Usage that agents report: of their own ingresses, and of peer institutions whose requests their engines served. No
+ * gateway of this institution opened those requests, so the numbers are self-reported and no key pays for them. Every
+ * row has the reporting agent's provider and session. Its key is `ingress:PROVIDER` or `peer:INSTITUTION`.
  */
 import {
   CLOCK_AHEAD_MAX_MS,
@@ -11,7 +12,7 @@ import {
 } from '../../../shared/usage/ingress-usage.ts';
 import type { Sql } from '../../platform/object-context.ts';
 import type { UsageAnomaly } from '../usage-anomalies.ts';
-import type { UsageRow } from '../usage-row.ts';
+import { peerKey, type UsageRow } from '../usage-row.ts';
 import { countLostRecords, WAITING_MAX } from './count-lost-records.ts';
 
 /**
@@ -41,7 +42,7 @@ export function storeIngressUsage(sql: Sql, json: string, reporter: string, now:
   if (records === undefined) return undefined;
   const refused: UsageAnomaly[] = [];
   for (const record of records) {
-    const refusal = refusalOf(record, now);
+    const refusal = refusalOf(record, reporter, now);
     if (refusal === undefined) storeRecord(sql, record, reporter, Math.min(record.at, now));
     else refused.push(refusal);
   }
@@ -63,7 +64,9 @@ function prune(sql: Sql): void {
   countLostRecords(lost);
 }
 
-function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined {
+function refusalOf({ at, peer }: IngressUsage, reporter: string, now: number): UsageAnomaly | undefined {
+  // Only agents that this institution admitted know whom they serve for it.
+  if (peer !== undefined && reporter.includes('@')) return 'foreign';
   if (at < now - INGRESS_USAGE_AGE_MAX_MS) return 'backdated';
   if (at > now + CLOCK_AHEAD_MAX_MS) return 'future';
   return undefined;
@@ -113,7 +116,7 @@ export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[])
  */
 export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
   const record = JSON.parse(text) as IngressUsage;
-  const { course } = record;
+  const { course, peer } = record;
   return {
     session,
     stream: -number,
@@ -121,9 +124,9 @@ export function ingressRow({ number, at, reporter, text }: WaitingUsage, session
     request: record.request_id,
     attempt: record.attempt,
     provider: reporter,
-    key: `ingress:${reporter}`,
+    key: peer === undefined ? `ingress:${reporter}` : peerKey(peer.name),
     user: '',
-    project: '',
+    project: peer?.project === undefined ? '' : `${peer.project}@${peer.name}`,
     model: record.model,
     endpoint: course?.endpoint ?? 0,
     streamed: course?.streamed ?? false,
@@ -139,5 +142,6 @@ export function ingressRow({ number, at, reporter, text }: WaitingUsage, session
     complete: record.complete,
     bytes: record.answer_bytes,
     traced: false,
+    ...(peer !== undefined && { gpuMs: peer.gpu_ms }),
   };
 }

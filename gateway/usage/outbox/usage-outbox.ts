@@ -227,6 +227,7 @@ function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): 
     firstMs = null,
     totalMs = null,
     queueMs,
+    gpuMs,
   } = record.course ?? {};
   return {
     endpoint,
@@ -235,6 +236,7 @@ function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): 
     firstMs,
     totalMs,
     ...(queueMs === undefined ? {} : { queueMs }),
+    ...(gpuMs === undefined ? {} : { gpuMs }),
     ...(replaces === undefined ? {} : { replaces }),
     ...(receipt.sampling === undefined ? {} : { sampling: receipt.sampling }),
     ...(receipt.kind === undefined ? {} : { kind: receipt.kind }),

@@ -49,6 +49,20 @@ test('an ingress is told the shares of a plan; shares that are no shares are non
   }
 });
 
+test('what peer institutions may use is read, and what means nothing sets no limit', async () => {
+  const peers = { psi: { share: 0.5, projects: { proj_1: 'tokens_per_month' } }, eth: { over: 'requests_per_month' } };
+  expect((await asked({ data: [], peers }))?.peers).toEqual(peers);
+  const many = Object.fromEntries(Array.from({ length: 65 }, (_, n) => [`p${n}`, {}]));
+  for (const wrong of [undefined, 7, { psi: { share: 2 } }, { psi: { over: 'all' } }, { 'a b': {} }, many])
+    expect((await asked({ data: [], peers: wrong }))?.peers).toEqual({});
+});
+
+test('a gateway is of the institution that the own gateway names, and an own gateway of none', async () => {
+  const named = (peer: unknown, own = false) => ({ url: 'http://gw2.example', own, peer });
+  const word = await asked({ data: [named('psi'), named('a b'), named(7), named('psi', true)] });
+  expect(word?.gateways.map(({ peer }) => peer)).toEqual(['psi', undefined, undefined, undefined]);
+});
+
 test('a peer’s gateway has no say, and neither has one that refuses or talks nonsense', async () => {
   expect(await asked({ peer: true, data: [{ url: 'http://mine.example' }] })).toBeUndefined();
   expect(await asked({ data: [] }, 403)).toBeUndefined();

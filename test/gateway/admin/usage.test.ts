@@ -103,6 +103,36 @@ test('the trace tells neither a private model nor another name of it', async () 
   ]);
 });
 
+test('operators see what each peer institution and its projects used, with GPU time', async () => {
+  const at = Date.parse('2026-10-05T10:00:00Z');
+  const rows = [
+    usageRow(1, { at, key: 'peer:psi', project: 'proj_1@psi', gpuMs: 90_000 }),
+    usageRow(2, { at, key: 'peer:psi', project: 'proj_2@psi', gpuMs: 30_000 }),
+    usageRow(3, { at, key: 'peer:eth', project: '', gpuMs: 2_000 }),
+    usageRow(4, { at, key: 'key_1', project: 'proj_3', gpuMs: 1_000 }),
+  ];
+  await addToTotals(
+    env,
+    'peers',
+    1,
+    rows.map((row) => usageTotalOf(row)),
+  );
+  const { data } = await good(
+    knock('GET', '/admin/usage?from=2026-10-05&to=2026-10-05&group_by=peer', { key: operator }),
+    page,
+  );
+  expect(data.map(({ peer, requests, gpu_seconds }) => [peer, requests, gpu_seconds])).toEqual([
+    ['', 1, 1],
+    ['eth', 1, 2],
+    ['psi', 2, 120],
+  ]);
+  const of = 'from=2026-10-05&to=2026-10-05&group_by=peer,project&peer=psi&limit=1';
+  const first = await good(knock('GET', `/admin/usage?${of}`, { key: operator }), page);
+  const second = await good(knock('GET', `/admin/usage?${of}&after=${first.next}`, { key: operator }), page);
+  expect([...first.data, ...second.data].map(({ project }) => project)).toEqual(['proj_1@psi', 'proj_2@psi']);
+  expect(second.next).toBeNull();
+});
+
 test('rows of totals lie in the order of their key, and a span of days is read by it', async () => {
   const plan = await env.DB.prepare(
     "EXPLAIN QUERY PLAN SELECT sum(requests) FROM usage_totals WHERE day >= '2026-01-01'",

@@ -109,6 +109,28 @@ test('an ingress writes only rows of its own provider and node, of the last seve
   ]);
 });
 
+test('what a peer institution used is a row of the institution, and only our own agents report it', async () => {
+  const serving = (name: string) => name.padEnd(16, 'x');
+  const claim = (n: number, more: object) => ({
+    ...ingressUsage(1, { at: AT }),
+    peer: { name: 'psi', serving: serving(String(n)), gpu_ms: 1_500, ...more },
+  });
+  const claims = [claim(1, { project: 'proj_1' }), claim(2, {}), claim(2, {})];
+  const bad = [claim(3, { name: 'a b' }), claim(4, { gpu_ms: -1 }), claim(5, { project: 'a@b' })];
+  const { rows, refused } = await inAnObject('peer usage', (sql) => {
+    createIngressUsageTable(sql);
+    storeIngressUsage(sql, JSON.stringify([...claims, ...bad]), 'lab', AT);
+    const refused = storeIngressUsage(sql, JSON.stringify([claim(6, {})]), 'lab@psi', AT);
+    return { refused, rows: pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26))) };
+  });
+  expect(refused).toEqual(['foreign']);
+  const row = { provider: 'lab', key: 'peer:psi', user: '', gpuMs: 1_500 };
+  expect(rows).toEqual([
+    expect.objectContaining({ ...row, project: 'proj_1@psi' }),
+    expect.objectContaining({ ...row, project: '' }),
+  ]);
+});
+
 test('what an ingress used waits as long as no object takes it, beside what is kept, and what a bound takes away is told of', async () => {
   const said = vi.spyOn(console, 'error').mockImplementation(() => {});
   const before = storageHealth.lost;

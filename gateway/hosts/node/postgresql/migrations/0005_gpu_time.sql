@@ -1,0 +1,1 @@
+ALTER TABLE "usage_totals" ADD COLUMN "gpu_ms" bigint DEFAULT 0 NOT NULL;

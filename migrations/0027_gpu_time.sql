@@ -1,0 +1,1 @@
+ALTER TABLE `usage_totals` ADD `gpu_ms` integer DEFAULT 0 NOT NULL;

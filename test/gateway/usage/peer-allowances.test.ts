@@ -1,0 +1,65 @@
+/** What a peer institution may use follows from its limits and its usage of this month. */
+import { env } from 'cloudflare:workers';
+import { expect, test, vi } from 'vitest';
+import { peerLimitsSchema } from '../../../gateway/settings/peer-limits.ts';
+import { allowancesOf, MonthlyPeerUsage } from '../../../gateway/usage/peer-allowances.ts';
+import { addToTotals, usageTotalOf } from '../../../gateway/usage/usage-totals.ts';
+import { usageRow } from '../support/usage-row.ts';
+
+const NOW = Date.parse('2026-03-20T12:00:00Z');
+const sum = (project: string, tokens: number, peer = 'psi') => ({
+  key: `peer:${peer}`,
+  project,
+  requests_per_month: 1,
+  tokens_per_month: tokens,
+  gpu_seconds_per_month: 0,
+});
+
+test('limits count what the institution, or its project, used', () => {
+  const limits = { psi: { tokens_per_month: 100, share: 0.5, projects: { p1: { tokens_per_month: 60 } } } };
+  expect(allowancesOf(limits, [sum('p1@psi', 59), sum('p2@psi', 40)])).toEqual({ psi: { share: 0.5 } });
+  expect(allowancesOf(limits, [sum('p1@psi', 60), sum('p1@eth', 999, 'eth')])).toEqual({
+    psi: { share: 0.5, projects: { p1: 'tokens_per_month' } },
+  });
+  expect(allowancesOf(limits, [sum('', 30), sum('p2@psi', 70)])).toEqual({
+    psi: { share: 0.5, over: 'tokens_per_month' },
+  });
+  expect(allowancesOf({ psi: { requests_per_month: 0 } }, [])).toEqual({ psi: { over: 'requests_per_month' } });
+});
+
+test('sums are of this month, read once, and kept while the database is away', async () => {
+  const row = (n: number, at: number, more = {}) =>
+    usageRow(n, { at, key: 'peer:psi', project: 'p1@psi', prompt: 30, completion: 20, gpuMs: 5_000, ...more });
+  const rows = [row(1, NOW), row(2, NOW - 86_400_000), row(3, NOW - 40 * 86_400_000), row(4, NOW, { key: 'key_1' })];
+  const totals = rows.map((one) => usageTotalOf(one));
+  await addToTotals(env, 'allowances', 1, totals);
+  const usage = new MonthlyPeerUsage();
+  const limits = (tokens: number, seconds: number) => ({
+    psi: { tokens_per_month: tokens, gpu_seconds_per_month: seconds },
+  });
+  expect(await usage.allowances(env, limits(101, 11), NOW)).toEqual({ psi: {} });
+  expect(await usage.allowances(env, limits(100, 11), NOW + 1)).toEqual({ psi: { over: 'tokens_per_month' } });
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const prepare = () => {
+    throw new Error('away');
+  };
+  const away = { DB: { prepare } } as unknown as typeof env;
+  expect(await usage.allowances(away, limits(101, 10), NOW + 60_000)).toEqual({
+    psi: { over: 'gpu_seconds_per_month' },
+  });
+  expect(said).toHaveBeenCalled();
+  said.mockRestore();
+  // Nothing is read for shares alone.
+  expect(await new MonthlyPeerUsage().allowances(away, { psi: { share: 0.1 } }, NOW)).toEqual({ psi: { share: 0.1 } });
+});
+
+test.each([
+  [{ psi: { share: 2 } }],
+  [{ psi: { tokens_per_month: -1 } }],
+  [{ psi: { tokens: 1 } }],
+  [{ 'a b': {} }],
+  [{ psi: { projects: { 'a@b': {} } } }],
+  [Object.fromEntries(Array.from({ length: 65 }, (_, n) => [`p${n}`, {}]))],
+])('limits that mean nothing are refused: %j', (limits) => {
+  expect(peerLimitsSchema.safeParse(limits).success).toBe(false);
+});
