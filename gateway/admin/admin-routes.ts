@@ -39,6 +39,7 @@ import { regionPlanRoutes } from './regions/region-plan.ts';
 import { regionRoutes } from './regions/regions.ts';
 import { settingsRoutes } from './settings-routes.ts';
 import { batchUsageRoutes } from './usage/batch-usage.ts';
+import { peerStatementRoutes } from './usage/peer-statements.ts';
 import { requestRoutes } from './usage/request-timelines.ts';
 import { statementRoutes } from './usage/statements.ts';
 import { usageRoutes } from './usage/usage-routes.ts';
@@ -78,6 +79,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...restartRoutes,
   ...telemetryRoutes,
   ...peerRoutes,
+  ...peerStatementRoutes,
   ...gatewayRoutes,
   ...settingsRoutes,
   ...auditRoutes,

@@ -12,6 +12,7 @@ import {
 } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './api-client.ts';
 import { isStdoutClosed, waitForStdout } from './closed-stdout.ts';
+import { proveCommand } from './statement-files.ts';
 import { Table } from './table.ts';
 import { eachLine, plotTrace, reasoningModels, sampleNodes } from './trace/plot-trace.ts';
 import { readTraceLine } from './trace/read-trace-line.ts';
@@ -56,24 +57,33 @@ const USAGE_FLAGS = {
   key: only('ID', 'only this key'),
   provider: only('P', 'only nodes of this provider'),
   peer: only('NAME', 'only requests of this peer institution'),
+  attempt: { value: 'N', help: 'prove: this attempt of the request; default: its only one' },
+  check: { value: 'FILE', takes: 'file', help: 'prove: check a proof, and print its record' },
   ...CONNECTION_FLAGS,
 } as const satisfies Flags;
 
 export const USAGE_COMMAND: Command = {
   summary: 'show usage: requests and tokens, by day or by other groups',
-  examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters]
+  examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters] | prove FILE REQUEST | prove --check PROOF
 
   otela-gateway usage                                          by day
   otela-gateway usage --from 2026-11-01 --by project,model
   otela-gateway usage --by batch --from 2026-11-01
   otela-gateway usage --by peer,project                        what our nodes served for peer institutions
-  otela-gateway usage --by user --project proj_77… --json`,
+  otela-gateway usage --by user --project proj_77… --json
+  otela-gateway usage prove served.ndjson REQUEST > proof.json a request is part of a signed statement
+  otela-gateway usage prove --check proof.json`,
+  verbs: ['prove'],
   flags: USAGE_FLAGS,
   run: usageCommand,
 };
 
 async function usageCommand(args: readonly string[]): Promise<number> {
-  const { values } = parseLine(args, USAGE_FLAGS);
+  const { values, words, given: named } = parseLine(args, USAGE_FLAGS, { words: 3 });
+  const [verb, file, request] = words;
+  refuseIgnoredFlags(verb, { attempt: [named.get('attempt'), 'prove'], check: [named.get('check'), 'prove'] });
+  if (verb === 'prove') return await proveCommand({ file, request, attempt: values.attempt, check: values.check });
+  if (verb !== undefined) throw new UsageError('usage: otela-gateway usage [prove FILE REQUEST | prove --check PROOF]');
   const { by, from, to, model, project, user, key, provider, peer } = values;
   const given = { from, to, model, project, user, key, provider, peer };
   if (by === BATCH) {

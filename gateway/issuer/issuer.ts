@@ -27,6 +27,7 @@ import {
 } from '../../shared/lattice/gateway-key-statements.ts';
 import type { EntryUpdate, Update } from '../../shared/lattice/registry-update.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
+import { type SignedHead, type StatementHead, signHead } from '../../shared/usage/signed-statement.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './ed25519.ts';
 
 /** A gateway's key and its certificate in base64url: the form in the environment, in files and in storage. */
@@ -155,6 +156,18 @@ export class GatewayIssuer {
       wish: request,
     };
     return signOrder(fields, this.signer);
+  }
+
+  /**
+   * Signs a statement of usage for a peer institution.
+   * @throws IssuerError if this gateway's key or the root is revoked
+   */
+  statement(statement: StatementHead): SignedHead {
+    if (this.#revoked)
+      throw new IssuerError(
+        "This gateway's key was revoked, so its statements would not be valid: give the gateway a new key.",
+      );
+    return signHead(statement, this.certificate, this.signer);
   }
 
   /**

@@ -5,10 +5,12 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import type { RegistryEntry } from '../../shared/lattice/node-record.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/node-load.ts';
+import type { SignedHead, StatementHead } from '../../shared/usage/signed-statement.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { isAlwaysOn } from '../accounts/model-access.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
+import { IssuerError } from '../issuer/issuer.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { writeIfPossible } from '../platform/storage/storage-health.ts';
@@ -125,6 +127,16 @@ export class RegistryObject extends GatewayObject {
    */
   order(session: string, wish?: DeploymentRequest): OrderReply {
     return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
+  }
+
+  /** Signs a statement of usage for a peer institution; a reason: this gateway's key cannot sign. */
+  signStatement(statement: StatementHead): SignedHead | { reason: string } {
+    try {
+      return this.#authority.issuer.statement(statement);
+    } catch (error) {
+      if (error instanceof IssuerError) return { reason: error.message };
+      throw error;
+    }
   }
 
   /** Handles a session's own record. It arrived on the session's tunnel, so the tunnel is open. */

@@ -37,7 +37,7 @@ export function requireCounterparts(ours: StatementHead, theirs: StatementHead):
     ours.month !== theirs.month
       ? `the statements are of ${ours.month} and ${theirs.month}`
       : ours.side === theirs.side
-        ? `both statements say what was ${ours.side}`
+        ? `both statements are of the side ${ours.side}`
         : ours.issuer !== theirs.peer || ours.peer !== theirs.issuer
           ? 'the statements are of other pairs of institutions'
           : undefined;

@@ -22,7 +22,7 @@ export const GPU_MS_MAX = 256 * 7 * 24 * 60 * 60_000;
 /** Number of characters of a serving's random name. */
 export const SERVING_CHARS = 16;
 
-/** The peer institution whose request this agent's engine served. */
+/** The peer institution that sent the request to this agent's engine. */
 const peerSchema = z.object({
   /** Name of the peer institution at this agent's institution. */
   name: z.string().regex(INSTITUTION_PATTERN),

@@ -1,4 +1,4 @@
-/** How much a peer institution may use this institution's nodes now. Gateways tell their agents. */
+/** How much a peer institution may use this institution's nodes now. Gateways report it to their agents. */
 import * as z from 'zod';
 import { INSTITUTION_PATTERN } from '../routing/trusted-providers.ts';
 import { PEER_PROJECT_PATTERN } from './readable-receipt.ts';

@@ -1,5 +1,6 @@
 /** Two institutions, each with its own issuer and gateway: nodes that one admits serve the keys of the other. */
-import { copyFile, mkdir, readFile, rm } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -7,8 +8,10 @@ import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway, type RegisteredNode } from '../support/gateway.ts';
 import { lyingGateway } from '../support/lying-gateway.ts';
-import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { patience } from '../support/patience.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
 import { chatBody, envelopeOf, MODEL } from '../support/test-cluster.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 
 afterEach(endAll);
 
@@ -64,6 +67,77 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
   await a.stop();
   for (let n = 0; n < 5; n++) expect((await ask(b, trusting)).status).toBe(200);
   expect(await envelopeOf(await ask(b, own))).toBeDefined();
+});
+
+it('A sees by institution and project what the users of B used at its nodes, and B sees it under A’s provider', async () => {
+  const { a, b } = await twoInstitutions();
+  const project = await b.createProject('Physics');
+  const key = await b.createKey('trusting', { trusted_providers: ['lab@a'], project_id: project });
+  for (let n = 0; n < 3; n++) expect((await ask(b, key)).status).toBe(200);
+  const totals = async (gateway: Gateway, group: string) => {
+    const answer = await gateway.admin('GET', `usage?group_by=${group}`);
+    return z
+      .object({ data: z.array(z.looseObject({ requests: z.number(), completion_tokens: z.number() })) })
+      .parse(answer).data;
+  };
+  const seen = async (gateway: Gateway, group: string, by: object) =>
+    eventually(`the usage of ${group}`, 30_000, async () => {
+      const rows = await totals(gateway, group);
+      const row = rows.find((one) => Object.entries(by).every(([name, value]) => one[name] === value));
+      return row?.requests === 3 ? row : undefined;
+    });
+  const served = await seen(a, 'peer,project', { peer: 'b', project: `${project}@b` });
+  const used = await seen(b, 'provider,project', { provider: 'lab@a', project });
+  expect(served.completion_tokens).toBe(used.completion_tokens);
+  expect(served.completion_tokens).toBeGreaterThan(0);
+  expect((await totals(b, 'peer')).map(({ peer }) => peer)).toEqual(['']);
+});
+
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [GATEWAY_MAIN, ...args], { encoding: 'utf8', timeout: patience(30_000) });
+
+it('both institutions state the same requests, and a statement that was changed is refused', async () => {
+  const { a, b } = await twoInstitutions();
+  const key = await b.createKey('trusting', { trusted_providers: ['lab@a'] });
+  for (let n = 0; n < 3; n++) expect((await ask(b, key)).status).toBe(200);
+  const directory = await temporaryDirectory();
+  const stated = async (gateway: Gateway, peer: string, side: string) => {
+    const text = await eventually(`the statement of ${side}`, 30_000, async () => {
+      const response = await fetch(`${gateway.url}/admin/peers/${peer}/statement?side=${side}`, {
+        headers: { authorization: `Bearer ${gateway.adminKey}` },
+      });
+      const lines = await response.text();
+      return lines.split('\n').length === 5 ? lines : undefined;
+    });
+    const file = join(directory, `${side}.ndjson`);
+    await writeFile(file, text);
+    return { file, lines: text.split('\n') };
+  };
+  const served = await stated(a, 'b', 'served');
+  const used = await stated(b, 'a', 'used');
+  expect(cli('statement', 'compare', served.file, used.file)).toMatchObject({
+    status: 0,
+    stdout: expect.stringContaining('3 requests agree, 0 are disputed'),
+  });
+  const { request } = z.object({ request: z.string() }).parse(JSON.parse(served.lines[1] ?? ''));
+  const proof = cli('usage', 'prove', served.file, request).stdout;
+  const proofFile = join(directory, 'proof.json');
+  await writeFile(proofFile, proof);
+  expect(cli('usage', 'prove', '--check', proofFile)).toMatchObject({
+    status: 0,
+    stdout: expect.stringContaining(request),
+  });
+  await writeFile(proofFile, proof.replace(/\\"completion\\":\d+/, '\\"completion\\":999'));
+  expect(cli('usage', 'prove', '--check', proofFile)).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining('root'),
+  });
+  await writeFile(used.file, used.lines.slice(1).join('\n'));
+  expect(cli('statement', 'compare', served.file, used.file).stderr).toContain('not a valid statement');
+  const missing = await fetch(`${a.url}/admin/peers/nobody/statement`, {
+    headers: { authorization: `Bearer ${a.adminKey}` },
+  });
+  expect(missing.status).toBe(404);
 });
 
 it('a peer’s gateway that lies is never sent the join token, and ends no session', async () => {

@@ -49,7 +49,7 @@ const usageQuery = z.strictObject({
   key: filterText,
   model: filterText,
   provider: filterText,
-  /** Name of a peer institution whose requests this institution's nodes served. */
+  /** Name of a peer institution: only its requests at this institution's nodes. */
   peer: filterText,
 });
 const totalSchema = z.object({

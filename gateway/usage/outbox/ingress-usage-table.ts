@@ -1,5 +1,5 @@
 /**
- * Usage that agents report: of their own ingresses, and of peer institutions whose requests their engines served. No
+ * Usage that agents report: of their ingresses, and of requests of peer institutions to their engines. No
  * gateway of this institution opened those requests, so the numbers are self-reported and no key pays for them. Every
  * row has the reporting agent's provider and session. Its key is `ingress:PROVIDER` or `peer:INSTITUTION`.
  */
@@ -65,7 +65,7 @@ function prune(sql: Sql): void {
 }
 
 function refusalOf({ at, peer }: IngressUsage, reporter: string, now: number): UsageAnomaly | undefined {
-  // Only agents that this institution admitted know whom they serve for it.
+  // Only agents that this institution admitted serve peer institutions for it.
   if (peer !== undefined && reporter.includes('@')) return 'foreign';
   if (at < now - INGRESS_USAGE_AGE_MAX_MS) return 'backdated';
   if (at > now + CLOCK_AHEAD_MAX_MS) return 'future';

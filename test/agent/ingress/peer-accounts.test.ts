@@ -1,4 +1,4 @@
-/** What this node's engine does for other institutions is recorded, and what it does for its own is not. */
+/** Requests of other institutions at this node's engine are recorded, and requests of the node’s institution are not. */
 import { expect, test } from 'vitest';
 import { PeerAccounts, peerOfProvider } from '../../../agent/ingress/peer-accounts.ts';
 import { type IngressUsage, ingressUsageSchema, TOKENS_MAX, usageName } from '../../../shared/usage/ingress-usage.ts';

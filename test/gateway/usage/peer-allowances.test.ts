@@ -49,7 +49,7 @@ test('sums are of this month, read once, and kept while the database is away', a
   });
   expect(said).toHaveBeenCalled();
   said.mockRestore();
-  // Nothing is read for shares alone.
+  // Shares need no sums.
   expect(await new MonthlyPeerUsage().allowances(away, { psi: { share: 0.1 } }, NOW)).toEqual({ psi: { share: 0.1 } });
 });
 
