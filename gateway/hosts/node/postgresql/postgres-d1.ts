@@ -76,9 +76,11 @@ class Statement {
 export class PostgresD1 {
   /** See Env.DB. */
   readonly dialect: { queries: DrizzleD1Database; fragments: SqlFragments };
-  readonly #pool: PostgresPool;
+  readonly #pool: Pick<PostgresPool, 'withConnection'>;
+  /** Reads that wait for a connection, by their texts and values; at most as many as wait. */
+  readonly #waitingReads = new Map<string, Promise<Rows[]>>();
 
-  constructor(pool: PostgresPool) {
+  constructor(pool: Pick<PostgresPool, 'withConnection'>) {
     this.#pool = pool;
     this.dialect = { queries: postgresQueries(this as unknown as D1Database), fragments: POSTGRES_FRAGMENTS };
   }
@@ -100,21 +102,59 @@ export class PostgresD1 {
     for (const { bindings } of statements) for (const value of bindings) requireStorable(value);
     const isRead = statements.every(({ text }) => reads(text));
     try {
-      const [only] = statements;
-      if (isRead && statements.length === 1 && only !== undefined)
-        return [await this.#pool.query(only.text, only.bindings)];
-      return await this.#pool.withConnection((connection) => together(connection, isRead, statements));
+      return await (isRead ? this.#read(statements) : this.#run(() => BEGIN_WRITE, statements));
     } catch (error) {
       throw asD1Error(error);
     }
   }
+
+  /**
+   * Equal reads that wait for a connection at the same time are sent once. The read begins after all of them asked, so
+   * it sees each change that was committed before. Without this, a hundred first requests of one key, each of which
+   * reads its account, wait for the connections of the pool, and a slow server lets the last of them fail.
+   */
+  #read(statements: readonly Statement[]): Promise<Rows[]> {
+    const opening = statements.length === 1 ? undefined : BEGIN_READ;
+    const name = nameOf(statements);
+    if (name === undefined) return this.#run(() => opening, statements);
+    const waiting = this.#waitingReads.get(name);
+    if (waiting !== undefined) return waiting;
+    const begin = () => {
+      this.#waitingReads.delete(name);
+      return opening;
+    };
+    const read = this.#run(begin, statements);
+    this.#waitingReads.set(name, read);
+    // If there was no connection, the read never began.
+    read.catch(() => {
+      if (this.#waitingReads.get(name) === read) this.#waitingReads.delete(name);
+    });
+    return read;
+  }
+
+  /** @param begin is called when there is a connection. Returns the text that begins a transaction, or undefined. */
+  #run(begin: () => string | undefined, statements: readonly Statement[]): Promise<Rows[]> {
+    return this.#pool.withConnection((connection) => together(connection, begin(), statements));
+  }
 }
 
-async function together(connection: Connection, isRead: boolean, statements: readonly Statement[]): Promise<Rows[]> {
-  await connection.query(isRead ? BEGIN_READ : BEGIN_WRITE);
+/** Returns a name that only equal statements have; undefined if the values have no exact text. */
+function nameOf(statements: readonly Statement[]): string | undefined {
+  const isExact = (value: unknown) =>
+    value === null || typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
+  if (!statements.every(({ bindings }) => bindings.every(isExact))) return undefined;
+  return JSON.stringify(statements.map(({ text, bindings }) => [text, bindings]));
+}
+
+async function together(
+  connection: Connection,
+  begin: string | undefined,
+  statements: readonly Statement[],
+): Promise<Rows[]> {
+  if (begin !== undefined) await connection.query(begin);
   const results: Rows[] = [];
   for (const { text, bindings } of statements) results.push(await connection.query(text, bindings));
-  await connection.query('COMMIT');
+  if (begin !== undefined) await connection.query('COMMIT');
   return results;
 }
 
