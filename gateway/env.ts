@@ -68,6 +68,10 @@ export interface ProcessState {
 interface Processes {
   /** Number of this process's data directory; no other process has it. */
   readonly number: number;
+  /** Names one run of this process. */
+  readonly incarnation: string;
+  /** True if a process runs, as far as this one knows. */
+  isRunning(incarnation: string): boolean;
   /** True if the session's agent is connected to any process. */
   isConnected(session: string): boolean;
   /** Milliseconds since the database answered a heartbeat of this process. */

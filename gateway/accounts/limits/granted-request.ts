@@ -9,6 +9,7 @@ const ATTEMPTS_MAX = 32;
 
 const stateSchema = z.object({
   keyId: z.string(),
+  process: z.string().optional(),
   meters: z.array(z.string()).max(64),
   bodyBytes: z.number().optional(),
   maxTokens: z.number().optional(),
@@ -36,6 +37,7 @@ export interface ReservedTokens {
 
 interface NewHold extends TokenForecast {
   keyId: string;
+  process?: string | undefined;
   meters: readonly string[];
   /** Estimated tokens that were reserved when the request was granted. */
   reserved: number;
@@ -60,6 +62,8 @@ interface Use {
  */
 export class GrantedRequest {
   readonly keyId: string;
+  /** The process that serves the request; undefined: there is only one, or an earlier version granted it. */
+  readonly process: string | undefined;
   /** Ids of the meters that count this request. */
   readonly meters: readonly string[];
   readonly forecast: TokenForecast;
@@ -81,8 +85,9 @@ export class GrantedRequest {
   #isComplete = false;
   readonly #uses = new Map<number, Use>();
 
-  constructor({ keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved }: NewHold, at: number) {
+  constructor({ keyId, process, meters, counts, bodyBytes, maxTokens, concurrent, reserved }: NewHold, at: number) {
     this.keyId = keyId;
+    this.process = process;
     this.meters = meters;
     this.forecast = { counts, bodyBytes, maxTokens };
     this.concurrent = concurrent;
@@ -151,10 +156,11 @@ export class GrantedRequest {
   }
 
   state(now: number): State {
-    const { keyId, meters, concurrent, running, since } = this;
+    const { keyId, process, meters, concurrent, running, since } = this;
     const { counts, bodyBytes, maxTokens } = this.forecast;
     return {
       keyId,
+      ...(process !== undefined && { process }),
       meters: [...meters],
       counts,
       ...(bodyBytes !== undefined && { bodyBytes }),

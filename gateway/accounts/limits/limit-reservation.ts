@@ -76,7 +76,9 @@ export async function reserve(
   { forecast, name, model, client, attempts }: LimitedRequest,
 ): Promise<LimitReservation> {
   const { subject, ...sets } = limits;
-  const ask = () => context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, ...sets, model });
+  const { LIMITS, PROCESSES } = context.env;
+  const served = PROCESSES === undefined ? {} : { process: PROCESSES.incarnation };
+  const ask = () => LIMITS.getByName(subject).reserve({ ...forecast, ...served, name, keyId, ...sets, model });
   // A call breaks if the process of the object ends. The object counts a name once.
   const verdict = ask().catch(ask);
   const reservation = new LimitReservation(context, limits, name, verdict);

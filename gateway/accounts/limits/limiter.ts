@@ -34,6 +34,8 @@ import { estimateTokens, TokenEstimator, type TokenForecast, type UsedTokens } f
 export interface Reservation extends TokenForecast, LimitSet {
   /** Internal id of the request. */
   name: string;
+  /** The process that serves it; absent: there is only one. */
+  process?: string;
 }
 
 export type LimitVerdict = { granted: true; headers: Record<string, string> } | LimitRefusal;
@@ -162,11 +164,11 @@ export class Limiter {
       const soon = short.every(({ shortage }) => maySoonEnd(shortage));
       return { granted: false, ...worst, waitMs, soon, headers: this.#headers(asked, now) };
     }
-    const { name, keyId, counts, bodyBytes, maxTokens, key, user, project } = asked;
+    const { name, keyId, process, counts, bodyBytes, maxTokens, key, user, project } = asked;
     const meters = parties.map(({ id }) => id);
     for (const id of meters) this.#subject(id, now).meter.take(tokens, now);
     const concurrent = limitsConcurrency([key, user, project]);
-    const request = { keyId, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens };
+    const request = { keyId, process, meters, counts, bodyBytes, maxTokens, concurrent, reserved: tokens };
     this.#grant(name, new GrantedRequest(request, now.ms), now);
     return { granted: true, headers: this.#headers(asked, now) };
   }
@@ -197,9 +199,10 @@ export class Limiter {
       this.#leases.use(lease, tokens, now);
       const isSettled = this.#settledEarly.delete(name);
       const reserved = isSettled ? 0 : tokens;
+      const held = { ...request, process: source, concurrent: false, reserved };
       for (const id of request.meters) this.#subject(id, now).meter.take(reserved, now);
       if (isSettled) for (const id of request.meters) this.#subject(id, now).meter.release();
-      else this.#grant(name, new GrantedRequest({ ...request, concurrent: false, reserved }, now.ms), now);
+      else this.#grant(name, new GrantedRequest(held, now.ms), now);
     }
     for (const id of ended) this.#leases.end(id, now);
   }
@@ -308,11 +311,12 @@ export class Limiter {
   }
 
   /**
-   * Ends all running requests, because the process that served them has ended and their clients are disconnected.
-   * Reports of their attempts may still arrive.
+   * Ends running requests of a process that has ended: their clients are disconnected. Reports of their attempts may
+   * still arrive.
    */
-  interrupt(now: MeterTime): void {
+  interrupt(now: MeterTime, hasEnded: (request: GrantedRequest) => boolean = () => true): void {
     for (const [name, request] of this.#granted) {
+      if (!hasEnded(request)) continue;
       this.#stop(request, now);
       request.since ??= now.ms;
       this.#unsaved.add(name);

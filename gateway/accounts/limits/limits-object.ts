@@ -59,6 +59,14 @@ const BACKDATED_MAX_MS = 7 * 24 * 60 * 60_000;
  */
 const SOURCE_RETENTION_MS = 7 * 24 * 60 * 60_000;
 
+/**
+ * A request can lose its place if it was granted longer ago and its process has ended. A process that has just started
+ * may not be known yet.
+ */
+const KNOWN_MS = 10_000;
+/** Interval of looking for such requests while requests are refused. */
+const LOST_MS = 1_000;
+
 interface WaitingRequest {
   again(): void;
 }
@@ -80,6 +88,7 @@ export class LimitsObject extends GatewayObject {
   readonly #waiting = new Set<WaitingRequest>();
   readonly #recent = new RecentSettlements();
   #saving: (() => void) | undefined;
+  #lostAt = Number.NEGATIVE_INFINITY;
   /** First month for which counts of other gateways are stored, as `YYYY-MM`. */
   #elsewhereFrom = '';
 
@@ -106,6 +115,7 @@ export class LimitsObject extends GatewayObject {
         this.#save();
         return verdict;
       }
+      if (this.#endLost()) continue;
       const until = from + (verdict.shortage.kind === 'concurrent' ? SLOT_WAIT_MS : TOKENS_WAIT_MS);
       if (!this.#waits(verdict, until)) return verdict;
       await this.#change(until);
@@ -136,6 +146,21 @@ export class LimitsObject extends GatewayObject {
     this.#limiter.report(report, this.#now());
     if (report.ended.length > 0) this.#changed();
     this.#save();
+  }
+
+  /** Ends requests of processes that have ended without releasing them. @returns true if a request may fit now */
+  #endLost(): boolean {
+    const { PROCESSES } = this.env;
+    const now = this.#now();
+    if (PROCESSES === undefined || now.ms - this.#lostAt < LOST_MS) return false;
+    this.#lostAt = now.ms;
+    let some = false;
+    this.#limiter.interrupt(now, ({ running, process, at }) => {
+      const isLost = running && process !== undefined && now.ms - at > KNOWN_MS && !PROCESSES.isRunning(process);
+      some ||= isLost;
+      return isLost;
+    });
+    return some;
   }
 
   #waits({ soon }: LimitRefusal, until: number): boolean {

@@ -98,11 +98,24 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
   });
 
   test('after kill -9 of one process, each request to the other one is answered, and it takes over all objects', async () => {
+    const limited = await second.createKey('one at once', { limits: { concurrent_requests: 1 } });
+    const one = (gateway: Gateway, standIn: object) =>
+      fetch(`${gateway.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${limited}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: MODEL, messages: [], stream: true, stand_in: standIn }),
+      });
+    const cut = await one(first, { tokens: 500, tokensPerSecond: 20 });
+    expect([cut.status, (await one(second, { tokens: 1 })).status]).toEqual([200, 429]);
     await first.kill9();
+    await expect(cut.text()).rejects.toThrow();
     for (let n = 0; n < 20; n++) expect((await ask(second, { stand_in: { tokens: 1 } })).status).toBe(200);
     const created = await eventually('a change', 10_000, () => second.createKey('after').catch(() => undefined));
     expect(created).toMatch(/^sk-otela-/);
     await second.serving(1);
+    await eventually('the place of the request that was cut', 20_000, async () =>
+      (await one(second, { tokens: 1 })).status === 200 ? true : undefined,
+    );
   });
 
   test('the process that was killed starts again and serves', async () => {
@@ -130,7 +143,7 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     await eventually('all records', 20_000, async () => ((await stored()) >= counted ? true : undefined));
     expect(await stored()).toBe(counted);
     const [total] = await processes.rows(
-      'SELECT sum(requests) - (SELECT count(*) FROM usage_records) FROM usage_totals',
+      'SELECT sum(requests) - (SELECT sum(times) FROM usage_records) FROM usage_totals',
     );
     expect(Number(total?.[0])).toBe(0);
   });

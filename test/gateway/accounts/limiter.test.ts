@@ -251,6 +251,20 @@ test('a running request keeps its place when its object is evicted, and loses it
   expect(restarted.reserve(asked('c', { key }), at(START + 600_000)).granted).toBe(true);
 });
 
+test('a request of one process that has ended loses its place, also after an eviction; one of another process does not', () => {
+  const key = { concurrent_requests: 2 };
+  const store = new MemoryStore();
+  const first = open(START, store);
+  first.reserve({ ...asked('a', { key }), process: 'ended' }, at(START));
+  first.reserve({ ...asked('b', { key }), process: 'running' }, at(START));
+  store.save(first, at(START));
+  const limiter = open(START + 1_000, store);
+  const grants = (name: string) => limiter.reserve(asked(name, { key }), at(START + 1_000)).granted;
+  expect(grants('c')).toBe(false);
+  limiter.interrupt(at(START + 1_000), ({ process }) => process === 'ended');
+  expect([grants('c'), grants('d')]).toEqual([true, false]);
+});
+
 test('a request that counts no tokens passes while the minute has none left', () => {
   const limiter = open();
   const key = { tokens_per_minute: 1_000 };

@@ -97,6 +97,10 @@ export class Cluster {
     return localTunnelOf(session) !== undefined || this.#linkWithTunnel(session) !== undefined;
   }
 
+  isRunning(incarnation: string): boolean {
+    return this.#membership.running.some((one) => one.incarnation === incarnation);
+  }
+
   /** True if this process owns the object `CLASS/NAME`. */
   isOwner(key: string): boolean {
     return this.#membership.owns(slotOf(key));

@@ -71,6 +71,8 @@ export class OwnedNamespaces {
   get processes(): NonNullable<Env['PROCESSES']> {
     return {
       number: this.#options.parts.me.process,
+      incarnation: this.#options.parts.me.incarnation,
+      isRunning: (incarnation) => this.#cluster.isRunning(incarnation),
       isConnected: (session) => this.#cluster.isConnected(session),
       databaseSilentMs: () => this.#cluster.databaseSilentMs(),
       isStale: (account) => this.#audit.isStale(account),
