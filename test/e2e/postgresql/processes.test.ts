@@ -17,13 +17,14 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
   let second: Gateway;
   let engine: Engine;
   let key: string;
+  let agent: Awaited<ReturnType<typeof startAgent>>;
 
   beforeAll(async () => {
     processes = await GatewayProcesses.start(2);
     [first, second] = processes.gateways as [Gateway, Gateway];
     engine = await startEngine({ models: [MODEL] });
     const token = await second.createJoinToken();
-    const agent = await startAgent({ gateways: [first.url], token, engineUrl: engine.url });
+    agent = await startAgent({ gateways: [first.url], token, engineUrl: engine.url });
     // The agent learns the address of the other process.
     await agent.line(new RegExp(`gateway 127.0.0.1:${second.port}: connected`), 30_000);
     await first.serving(1);
@@ -50,6 +51,25 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
       expect([here.status, there.status]).toEqual([200, 200]);
       expect(await there.text()).toBe(await here.text());
     }
+  });
+
+  test('a stream that another process forwards goes on, byte for byte, if the process with the agent’s socket is killed', async () => {
+    const third = await processes.add(false);
+    const tokens = 100;
+    const whole = await (await ask(third, { stream: true, stand_in: { id: 'same', tokens } })).text();
+    const before = engine.requests.length;
+    // The third process forwards to the process with the lowest number.
+    const asked = await ask(third, { stream: true, stand_in: { id: 'same', tokens, tokensPerSecond: 20 } });
+    const text = asked.text();
+    const connections = () => agent.output.split(`gateway 127.0.0.1:${first.port}: connected`).length;
+    const connected = connections();
+    await first.kill9();
+    expect(await text).toBe(whole);
+    expect(engine.requests.length).toBe(before + 1);
+    await first.restart();
+    await eventually('the agent’s socket', 30_000, () => connections() > connected || undefined);
+    await first.serving(1);
+    await third.stop();
   });
 
   test('a key that one process revokes is refused by the other within two seconds', async () => {
