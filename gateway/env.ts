@@ -145,6 +145,11 @@ export interface Env extends IssuerEnvironment {
    * because that process has ended.
    */
   PROCESS_ID?: string;
+  /**
+   * On the Node host, if the accounts are in PostgreSQL: how long a known account is used while PostgreSQL cannot be
+   * reached.
+   */
+  MAX_STALE_MS?: number;
   /** On the Node host, if the accounts are in PostgreSQL. */
   DATABASE_STATE?: () => DatabaseState;
   /** On the Node host, if several processes share the objects. */

@@ -1,7 +1,7 @@
 /** Authentication: finds the account of a request's key. If the account is cached, no store is read. */
 
 import { timingSafeEqual } from 'node:crypto';
-import type { ApiError } from '../../shared/openai/api-errors.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http/http-request.ts';
 import { ACCOUNT_CACHED_MS, type Account, BOOTSTRAP_ACCOUNT, unauthorized } from './account.ts';
@@ -13,7 +13,8 @@ import { isToken, tokenAccount } from './login/oidc-bearer-token.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 
-type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION' | 'PROCESSES'>>;
+type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> &
+  Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION' | 'PROCESSES' | 'MAX_STALE_MS'>>;
 
 /** Maximum cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
@@ -27,6 +28,10 @@ const REFUSED_MS = 30_000;
  */
 const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
+/**
+ * While the account store cannot be reached, known keys wait for it once in this time, because a wait may take seconds.
+ */
+const UNREACHABLE_MS = 2_000;
 /** Maximum characters of an API key. A longer value is a token of an identity provider, or it is refused. */
 const KEY_MAX_CHARS = 256;
 
@@ -51,6 +56,8 @@ function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean 
 const accounts = new Map<string, Expiring<Account>>();
 /** Refused keys. Separate from the accounts, so that a flood of wrong keys evicts only wrong keys. */
 const refused = new Map<string, Expiring<KeyRefusal>>();
+/** When the account store could not be reached for a known key; milliseconds since the epoch. */
+let unreachableAt = Number.NEGATIVE_INFINITY;
 
 /**
  * Finds the account of a request's key. Returns a cached account directly, not as a promise, if `settings` (from the
@@ -84,14 +91,35 @@ function accountOf(
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
-  const known = accounts.get(cacheName(key));
-  if (known !== undefined && isKept(known, ACCOUNT_CACHED_MS, now) && !isChanged(env, settings, known.value))
-    return known.value;
+  const cached = accounts.get(cacheName(key));
+  const known = cached === undefined || isChanged(env, settings, cached.value) ? undefined : cached;
+  if (known !== undefined && isKept(known, ACCOUNT_CACHED_MS, now)) return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
   if (wrong !== undefined && isKept(wrong, REFUSED_MS, now)) throw refusal(wrong.value);
-  if (isToken(key)) return lookUpToken(env, settings.oidc, key, now);
-  return lookUp(env, key, hash, now);
+  const stale = known !== undefined && isUsableStale(env, known, now) ? known.value : undefined;
+  if (stale !== undefined && now >= unreachableAt && now - unreachableAt < UNREACHABLE_MS) return stale;
+  const found = isToken(key) ? lookUpToken(env, settings.oidc, key, now) : lookUp(env, key, hash, now);
+  if (stale === undefined) return found;
+  return found.catch((error: unknown) => {
+    if (!isUnavailable(error)) throw error;
+    unreachableAt = now;
+    return stale;
+  });
+}
+
+/**
+ * True if an account that is older than ACCOUNT_CACHED_MS may be used while the store cannot be reached: a known key
+ * must not stop with the database.
+ */
+function isUsableStale({ MAX_STALE_MS }: AuthEnv, { value, until }: Expiring<Account>, now: number): boolean {
+  if (MAX_STALE_MS === undefined || (value.expiresAt ?? Number.POSITIVE_INFINITY) <= now) return false;
+  const ageMs = now - (until - ACCOUNT_CACHED_MS);
+  return ageMs >= 0 && ageMs < MAX_STALE_MS;
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof ApiError && error.code === 'server_is_overloaded';
 }
 
 /** True if the account must be read again: the registry's snapshot or the audit log has a later change of it. */
@@ -132,7 +160,7 @@ export async function keyAccount(env: AuthEnv, key: string, now: number): Promis
 
 async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: string, now: number): Promise<Account> {
   const account = await tokenAccount(env, issuers, token, now).catch((error: unknown) => {
-    accounts.delete(cacheName(token));
+    if (!isUnavailable(error)) accounts.delete(cacheName(token));
     throw error;
   });
   return remember(token, account, now);

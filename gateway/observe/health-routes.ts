@@ -20,7 +20,8 @@ healthRoutes.get('/readyz', async (c) => {
   const checks = { database: database !== undefined, registry: registry !== undefined, storage: failure === undefined };
   // Several processes lose PostgreSQL together. A load balancer must not drop all of them while known keys work.
   const silentMs = c.env.PROCESSES?.databaseSilentMs() ?? Number.POSITIVE_INFINITY;
-  const ready = (checks.database || silentMs < ACCOUNT_CACHED_MS) && checks.registry && checks.storage;
+  const ready =
+    (checks.database || silentMs < (c.env.MAX_STALE_MS ?? ACCOUNT_CACHED_MS)) && checks.registry && checks.storage;
   const {
     issuer = null,
     issuerId = null,

@@ -120,6 +120,8 @@ export interface NodeGatewayOptions {
   policies: readonly Policy[];
   /** What this gateway needs to be a primary or follower of its institution. Undefined: it is neither. */
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number } | undefined;
+  /** How long a known account is used while PostgreSQL cannot be reached. */
+  maxStaleMs?: number;
   /** What this gateway needs to be one of several processes. Undefined: it is the only one. */
   cluster: ClusterParts | undefined;
   log(line: string): void;
@@ -201,6 +203,7 @@ export class NodeGateway {
       LOCAL_OFFLOADS: offloads,
       ...(file === undefined && {
         DATABASE_STATE: () => ({ pools: [...accounts.pools(), ...(cluster?.pools() ?? [])] }),
+        ...(options.maxStaleMs !== undefined && { MAX_STALE_MS: options.maxStaleMs }),
       }),
       ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),
       STOPPING: stopping.signal,

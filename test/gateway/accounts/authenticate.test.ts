@@ -98,6 +98,34 @@ test('a key revoked in D1 is refused even by an isolate that never saw a snapsho
   await expect(attempt(env, withKey(key), NOBODY, Date.now())).rejects.toMatchObject({ status: 401 });
 });
 
+test('known keys work for MAX_STALE_MS while the store is away, unless they changed or expired, and few requests wait', async () => {
+  const hour = 60 * MINUTE_MS;
+  const now = Date.now();
+  const [plain, ending] = [await seedKey('consumer'), await seedKey('consumer')];
+  await database(env)
+    .update(apiKeys)
+    .set({ expiresAt: now + 2 * hour })
+    .where(eq(apiKeys.id, ending.id));
+  for (const { key } of [plain, ending]) await authenticate(env, withKey(key), NOBODY, now);
+  let asked = 0;
+  const { DB } = watchedDb(() => {
+    asked++;
+    return true;
+  });
+  const away = { DB, MAX_STALE_MS: 24 * hour };
+  for (const ms of [hour, hour + 1_000]) {
+    expect(await attempt(away, withKey(plain.key), NOBODY, now + ms)).toMatchObject({ keyId: plain.id });
+    expect(await attempt(away, withKey(ending.key), NOBODY, now + ms)).toMatchObject({ keyId: ending.id });
+  }
+  expect(asked).toBe(1);
+  const unavailable = { status: 503 };
+  await expect(attempt({ DB }, withKey(plain.key), NOBODY, now + hour)).rejects.toMatchObject(unavailable);
+  await expect(attempt(away, withKey(ending.key), NOBODY, now + 3 * hour)).rejects.toMatchObject(unavailable);
+  await expect(attempt(away, withKey(plain.key), NOBODY, now + 25 * hour)).rejects.toMatchObject(unavailable);
+  const changed = { ...NOBODY, changed: { [plain.id]: Number.MAX_SAFE_INTEGER } };
+  await expect(attempt(away, withKey(plain.key), changed, now + 4 * hour)).rejects.toMatchObject(unavailable);
+});
+
 test('while D1 is down unknown keys get 503 and known ones go on working', async () => {
   const known = await seedKey('consumer');
   const fresh = await seedKey('consumer');

@@ -68,7 +68,7 @@ export const SERVE_FLAGS = {
   'max-stale': {
     default: '24h',
     value: 'TIME',
-    help: 'how long a follower serves without its primary',
+    help: 'how long a follower serves without its primary, and known keys without PostgreSQL',
   },
   ...JSON_FLAG,
 } as const satisfies Flags;

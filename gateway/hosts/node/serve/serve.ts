@@ -59,7 +59,7 @@ export interface ServeOptions {
   cluster?: ClusterFlags;
   /** Directory with a release, from which agents are installed; absent: `release` in the data directory. */
   release?: string;
-  /** How long a follower serves without contact with the primary, in milliseconds. Default: a day. */
+  /** How long a follower serves without its primary, and known keys without PostgreSQL. Milliseconds; default: a day. */
   maxStaleMs?: number;
 }
 
@@ -145,6 +145,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     tls,
     policies,
     following: installation.following,
+    maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
     cluster: installation.cluster,
     log,
   });
