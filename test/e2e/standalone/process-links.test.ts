@@ -96,6 +96,19 @@ test('bodies pass byte for byte, as streams, and a reader that cancels ends the 
   await vi.waitFor(() => expect(cancelled).toHaveBeenCalled(), 5_000);
 });
 
+test('an object that needs no more of a request answers it, and later calls pass', async () => {
+  const { link } = await linkTo();
+  const bytes = new Uint8Array(1_000_000);
+  respond = async (request) => {
+    await request.body?.cancel();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return new Response('answered');
+  };
+  const sent = new Request('http://o/', { method: 'POST', body: bytes });
+  expect(await (await link.fetch('C', 'n', sent)).text()).toBe('answered');
+  expect(await call(link, 1)).toEqual([1]);
+});
+
 test('a slow reader holds the sender back', async () => {
   const { link } = await linkTo();
   let sent = 0;

@@ -125,7 +125,10 @@ export class LinkClient {
     const reply = fetchReplySchema.parse(await readHead(stream));
     switch (reply.kind) {
       case 'response':
-        return new Response(reply.hasBody ? bodyOf(stream) : null, { status: reply.status, headers: reply.headers });
+        return new Response(reply.hasBody ? bodyOf(stream, 'response') : null, {
+          status: reply.status,
+          headers: reply.headers,
+        });
       case 'socket':
         return withSocket(stream, reply.headers);
       case 'moved':

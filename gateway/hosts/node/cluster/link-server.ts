@@ -141,7 +141,7 @@ export class LinkServer {
     stream.on('close', () => left.abort());
     try {
       const { className, name, url, method, headers, hasBody } = fetchSchema.parse(await readHead(stream));
-      const body = hasBody ? bodyOf(stream) : undefined;
+      const body = hasBody ? bodyOf(stream, 'request') : undefined;
       const init = { method, headers, signal: left.signal, ...(body && { body, duplex: 'half' as const }) };
       const response = await this.#options.fetch(className, name, new Request(url, init));
       stream.respond({ ':status': 200 });

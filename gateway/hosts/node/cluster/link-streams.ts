@@ -36,20 +36,23 @@ export function readHead(stream: Http2Stream): Promise<unknown> {
   });
 }
 
-/** The bytes of a stream after its head. If the reader cancels it, the stream is reset. */
-export function bodyOf(stream: Http2Stream): ReadableStream<Uint8Array> {
+/**
+ * The bytes of a stream after its head. A reader that cancels a response resets the stream. A reader that cancels a
+ * request does not need the rest of it, but still answers: a reset would lose the answer, too.
+ */
+export function bodyOf(stream: Http2Stream, of: 'request' | 'response'): ReadableStream<Uint8Array> {
   let ended = false;
   return new ReadableStream<Uint8Array>(
     {
       start: (controller) => {
         stream.on('data', (bytes: Buffer) => {
-          if (ended) return; // bytes that were on their way when the reader cancelled
+          if (ended) return; // bytes after the reader cancelled
           controller.enqueue(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length));
           if ((controller.desiredSize ?? 0) <= 0) stream.pause();
         });
         stream.on('end', () => {
           // An aborted stream ends too, before it closes with an error.
-          if (stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR) return;
+          if (ended || stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR) return;
           ended = true;
           controller.close();
         });
@@ -64,7 +67,8 @@ export function bodyOf(stream: Http2Stream): ReadableStream<Uint8Array> {
       },
       cancel: () => {
         ended = true;
-        stream.close(CANCELLED);
+        if (of === 'response') stream.close(CANCELLED);
+        else stream.resume(); // the bytes are dropped
       },
     },
     { highWaterMark: READ_AHEAD_BYTES, size: (bytes) => bytes?.length ?? 0 },
