@@ -3,6 +3,7 @@ import type { ChunkState } from '../../shared/batch/lease-ledger.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
 import type { FileStore } from '../files/file-store.ts';
 import type { Arrival } from './batch-rows.ts';
+import { lineNumber } from './dependencies/line-values.ts';
 import { lineId, readCustomIds, written } from './output-lines.ts';
 
 /** Maximum commits of one page. */
@@ -15,7 +16,7 @@ const INPUT_BYTES = 8 * 1024 * 1024;
 interface ArrivedCommit {
   number: number;
   /** Place of the chunk in the input file. */
-  chunk: Pick<ChunkState, 'id' | 'offset' | 'bytes' | 'first'>;
+  chunk: Pick<ChunkState, 'id' | 'offset' | 'bytes' | 'first' | 'resolved'>;
   results: LineResult[];
 }
 
@@ -45,8 +46,8 @@ export function arrivedPage({ arrivals, resultsOf, chunk }: ArrivedSource): Arri
     if (!read.has(of)) inputRoom -= place.bytes;
     if (commits.length > 0 && (room < 0 || inputRoom < 0)) return { commits, hasMore: true };
     read.add(of);
-    const { id, offset, bytes, first } = place;
-    commits.push({ number, chunk: { id, offset, bytes, first }, results });
+    const { id, offset, bytes, first, resolved } = place;
+    commits.push({ number, chunk: { id, offset, bytes, first, ...(resolved && { resolved }) }, results });
   }
   return { commits, hasMore: found.length === COMMITS_MAX };
 }
@@ -63,10 +64,10 @@ export async function arrivedLines({ batch, input, store, commits }: LinesOption
   const ids = new Map<number, string[]>();
   const lines: string[] = [];
   for (const { chunk, results } of commits) {
-    const known = ids.get(chunk.id) ?? (await readCustomIds({ store, input }, [chunk]));
+    const known = ids.get(chunk.id) ?? chunk.resolved?.ids ?? (await readCustomIds({ store, input }, [chunk]));
     ids.set(chunk.id, known);
     for (const result of results) {
-      const id = lineId(batch, chunk.first + result.line);
+      const id = lineId(batch, lineNumber(chunk, result.line));
       lines.push(written(id, known[result.line] ?? null, result, { unexecuted: 'engine_failed' }).trimEnd());
     }
   }

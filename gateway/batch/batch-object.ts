@@ -2,6 +2,7 @@ import { acceptsResults, type BatchStatus, isTerminal } from '../../shared/batch
 import type { OutputFile } from '../../shared/batch/function-files.ts';
 import type { GrantedLease } from '../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
+import type { BatchProgress, LineValue } from '../../shared/batch/line-references.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { Env } from '../env.ts';
@@ -15,6 +16,7 @@ import type { BatchSample } from './batch-series.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 import { BatchSteps, TURN_MS } from './batch-steps.ts';
 import { saveSummary } from './batch-summary-row.ts';
+import { progressOf, valuesOf } from './dependencies/record-values.ts';
 import { NO_GPU_TIME, NO_TOKENS } from './error-messages.ts';
 import type { ContextCounts } from './leases/node-contexts.ts';
 import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
@@ -125,6 +127,7 @@ export class BatchObject extends GatewayObject {
     if (this.#isForgotten) return;
     this.#metrics.begin();
     this.#metrics.report(this.env, this.ctx, this.#now);
+    this.#dropDependencies(spec);
     this.#record.forget();
   }
 
@@ -189,11 +192,13 @@ export class BatchObject extends GatewayObject {
   }
 
   /** Returns the position of a leased chunk in the input file. Null: the lease has ended. */
-  range(ref: LeaseRef): { file: string; offset: number; length: number } | null {
+  range(ref: LeaseRef): { file: string; offset: number; length: number; text?: Uint8Array } | null {
     const { spec } = this.#record;
     if (spec === undefined || !this.renew(ref)) return null;
     const chunk = this.#record.ledger.chunks[ref.chunk];
-    return chunk === undefined ? null : { file: spec.inputFileId, offset: chunk.offset, length: chunk.bytes };
+    if (chunk === undefined) return null;
+    const text = chunk.resolved && { text: this.#record.waiting.text(chunk.id) };
+    return { file: spec.inputFileId, offset: chunk.offset, length: chunk.bytes, ...text };
   }
 
   /** Returns the code of the batch's function. Null: the lease has ended, or the batch does not run a function. */
@@ -227,6 +232,50 @@ export class BatchObject extends GatewayObject {
   /** The gateway has the bytes of a reserved file, so that results may name it. */
   outputStored(id: string): void {
     if (this.#takesResults) this.#record.outputs.setStored(id);
+  }
+
+  /**
+   * Another batch needs results of this one, which keeps them until the other one has ended.
+   * @param untilMs end of the other batch's window
+   * @returns the length of the chain that leads to this batch, or why it cannot be needed
+   */
+  addDependent(id: string, untilMs: number): number | { refused: 'ended' | 'full' } {
+    const { spec } = this.#record;
+    if (spec === undefined || isTerminal(this.#record.state.status)) return { refused: 'ended' };
+    return this.#record.dependents.add(id, untilMs) ? (spec.depth ?? 0) : { refused: 'full' };
+  }
+
+  dropDependent(id: string): void {
+    if (this.#isForgotten) return;
+    this.#record.dependents.remove(id);
+    if (isTerminal(this.#record.state.status)) this.#record.forgetResults(this.#now);
+  }
+
+  /** How far the batch is, for a batch that needs its results. Null: there is no such batch. */
+  progress(): BatchProgress | null {
+    return this.#isForgotten ? null : progressOf(this.#record);
+  }
+
+  /** Results that another batch needs. Null: there is no such batch. */
+  values(lines: readonly number[]): LineValue[] | null {
+    return this.#isForgotten ? null : valuesOf(this.#record, lines);
+  }
+
+  /** Keeps the results of the ended batch while other batches need them. */
+  async #keepResults(): Promise<void> {
+    this.#record.forgetResults(this.#now);
+    const keptMs = this.#record.dependents.lastMs(this.#now);
+    if (keptMs !== undefined) await this.ctx.storage.setAlarm(keptMs);
+  }
+
+  /** Batches that this one needed may delete their results. */
+  #dropDependencies({ id, after = [] }: BatchSpec): void {
+    for (const one of after)
+      this.ctx.waitUntil(
+        this.env.BATCH.getByName(one)
+          .dropDependent(id)
+          .catch(() => {}),
+      );
   }
 
   /** Extends a lease. @returns whether the lease is valid; if not, the node does not start further lines of it */
@@ -289,12 +338,16 @@ export class BatchObject extends GatewayObject {
   /** Runs one step and sets the next alarm. */
   async alarm(): Promise<void> {
     const { spec } = this.#record;
-    if (spec === undefined || isTerminal(this.#record.state.status)) return;
+    if (spec === undefined) return;
+    if (isTerminal(this.#record.state.status)) return this.#keepResults();
     this.#metrics.begin();
     const nextMs = await this.#steps.run(spec);
     if (this.#isForgotten) return discardFiles(this.env, spec.id, this.#now);
     this.#metrics.report(this.env, this.ctx, this.#now);
-    if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
+    if (isTerminal(this.#record.state.status)) {
+      this.#dropDependencies(spec);
+      await this.#keepResults();
+    } else await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }
 

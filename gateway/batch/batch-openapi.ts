@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { BATCH_ENDPOINTS } from '../../shared/batch/batch-line.ts';
 import { BATCH_STATUSES } from '../../shared/batch/batch-status.ts';
 import { SECRET_NAME_RULE } from '../../shared/batch/function-secret.ts';
+import { AFTER_MAX } from '../../shared/batch/line-references.ts';
 import { listQueryOf, pageSchemaOf } from '../files/file-openapi.ts';
 import type { RouteDescription } from '../http/route-description.ts';
 import { secretBody } from './secret-routes.ts';
@@ -48,6 +49,10 @@ const progressSchema = z.strictObject({
     .string()
     .nullable()
     .meta({ description: 'Why the batch does not progress now; null: it progresses, or only waits for nodes.' }),
+  after: z
+    .array(z.string())
+    .optional()
+    .meta({ description: 'Batches with results that lines of this batch need; absent: none.' }),
   contexts: z
     .strictObject({ ready: count, loading: count, stored: count })
     .nullable()
@@ -121,6 +126,13 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
         .object({ anchor: z.literal('created_at'), seconds: z.int().min(3_600).max(2_592_000) })
         .nullable()
         .optional(),
+      x_otela: z
+        .object({ after: z.array(z.string()).max(AFTER_MAX) })
+        .optional()
+        .meta({
+          description:
+            'Not in OpenAI’s API. Running batches with results that lines of the new batch need: a line names them as {"$result":[BATCH,LINE]}, by index from 0.',
+        }),
     }),
     example: {
       input_file_id: 'file-6f1c3f0e9b7a4d2c8e5f0a1b',

@@ -18,17 +18,21 @@ import {
   type WrittenFiles,
 } from './batch-spec.ts';
 import { BatchUsageOutbox } from './batch-usage-outbox.ts';
+import { appendResolved, appendWaiting, type ResolvedLine } from './dependencies/append-lines.ts';
+import { Dependents } from './dependencies/dependents.ts';
+import { WaitingLines } from './dependencies/waiting-lines.ts';
+import { withinGpuTime } from './gpu-time.ts';
 import type { ContextCounts } from './leases/node-contexts.ts';
 import { lineBytes, lineUsage } from './line-usage.ts';
-import { bounded, failed, isEngineFailure, withoutFiles, withoutGpuTime, withoutItsFile } from './line-verdicts.ts';
-
-/**
- * A function that failed this many lines and completed none is given up. Without this limit, 50,000 lines would be
- * tried for days.
- */
-const GIVE_UP_LINES = 3;
-/** A node cannot charge for more GPUs, as for requests. */
-const GPUS_MAX = 256;
+import {
+  bounded,
+  failed,
+  givenUpAfter,
+  isEngineFailure,
+  withoutFiles,
+  withoutGpuTime,
+  withoutItsFile,
+} from './line-verdicts.ts';
 
 /** The node that commits, and the time. */
 interface CommitSource {
@@ -71,6 +75,9 @@ export class BatchRecord {
   readonly billing: BatchUsageOutbox;
   readonly series: BatchSeries;
   readonly outputs: BatchOutputs;
+  /** Lines that wait for results of other batches. */
+  readonly waiting: WaitingLines;
+  readonly dependents: Dependents;
   #ledger: LeaseLedger | undefined;
   /** Cached function. Read once, because its code may have half a MiB. */
   #function: { made: BatchFunction | undefined } | undefined;
@@ -81,6 +88,8 @@ export class BatchRecord {
     this.billing = new BatchUsageOutbox(storage);
     this.series = new BatchSeries(storage);
     this.outputs = new BatchOutputs(storage);
+    this.waiting = new WaitingLines(storage);
+    this.dependents = new Dependents(storage);
   }
 
   get spec(): BatchSpec | undefined {
@@ -164,9 +173,14 @@ export class BatchRecord {
   }
 
   /** Makes the lines available for leases, after the input was found valid. */
-  begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number, made: BatchFunction | undefined): void {
+  begin(
+    { chunks, demands, lines, model, waiting = [] }: CheckedInput,
+    nowMs: number,
+    made: BatchFunction | undefined,
+  ): void {
     const ledger = new LeaseLedger(LeaseLedger.chunksOf(chunks));
     this.#rows.store(ledger.chunks);
+    this.waiting.add(waiting);
     this.#rows.demands = demands;
     if (made !== undefined) this.#rows.function = made;
     this.#function = { made };
@@ -182,19 +196,44 @@ export class BatchRecord {
     // The lines without a result count as failed if the function was given up. In a canceled or expired batch they do
     // not count, because they were not run.
     const failed = givenUp === undefined ? counts.failed + leftOut : counts.total - completed;
-    if (!this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) return;
-    this.#rows.forgetResults();
-    this.outputs.forget();
-    this.#ledger = undefined;
+    if (this.move(to, nowMs, { ...files, requeued, counts: { ...counts, completed, failed } })) this.#ended(nowMs);
   }
 
   /** @param message the reason why there are no files */
   endWithoutFiles(to: 'cancelled' | 'failed', nowMs: number, message: string): void {
     const errors = [{ code: 'batch_given_up', message, param: null, line: null }];
-    if (!this.move(to, nowMs, { errors, requeued: this.requeued })) return;
-    this.#rows.forgetResults();
+    if (this.move(to, nowMs, { errors, requeued: this.requeued })) this.#ended(nowMs);
+  }
+
+  /** Deletes what only a running batch needs. Results stay for batches that need them. */
+  #ended(nowMs: number): void {
     this.outputs.forget();
     this.#ledger = undefined;
+    this.forgetResults(nowMs);
+  }
+
+  /** Deletes the results of an ended batch, unless another batch needs them. */
+  forgetResults(nowMs: number): void {
+    if (this.dependents.lastMs(nowMs) !== undefined) return;
+    this.#rows.forgetResults();
+    this.waiting.forget();
+    this.dependents.forget();
+    this.#ledger = undefined;
+  }
+
+  /** Makes lines available that got the results of other batches, and fails those that cannot get them. */
+  resolve(lines: readonly ResolvedLine[], nowMs: number): void {
+    for (const { chunk, results } of appendResolved(this.ledger, this.waiting, lines)) {
+      this.#rows.addResults(chunk.id, results);
+      this.#count(results, [], 0, nowMs);
+    }
+    this.store();
+  }
+
+  /** Lines that still wait get no results any more, so that the files of the batch name them as not executed. */
+  endWaiting(): void {
+    appendWaiting(this.ledger, this.waiting);
+    this.store();
   }
 
   /** Deletes everything: the batch no longer exists. */
@@ -202,6 +241,8 @@ export class BatchRecord {
     this.#rows.forget();
     this.series.forget();
     this.outputs.forget();
+    this.waiting.forget();
+    this.dependents.forget();
     this.#ledger = undefined;
     this.#function = undefined;
   }
@@ -228,7 +269,7 @@ export class BatchRecord {
       one.files?.every((id) => this.outputs.isStored(id)) === false ? withoutItsFile(one) : one,
     );
     const results =
-      this.function === undefined ? sent.map(withoutGpuTime) : this.#withinGpuTime(ref, sent, gpus, nowMs);
+      this.function === undefined ? sent.map(withoutGpuTime) : withinGpuTime(ledger, ref, sent, gpus, nowMs);
     const again: number[] = [];
     let elsewhere = 0;
     const final: LineResult[] = [];
@@ -261,40 +302,12 @@ export class BatchRecord {
     }
     const gpuMs = counted.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
     const tokens = this.#count(counted, wasted, lineBytes(ledger.chunks[ref.chunk]), nowMs);
-    if (exhausted !== undefined) this.#giveUp(exhausted);
+    const givenUp = exhausted && this.function && givenUpAfter(exhausted, this.state);
+    if (givenUp) this.#rows.state = { ...this.state, givenUp };
     if (elsewhere > 0) ledger.avoid(ref, nowMs);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
     return { leased, again, elsewhere, tokens, gpuMs };
-  }
-
-  /**
-   * Bounds the GPU time that a node claims. The node's GPUs cannot have worked longer than since its last results of
-   * this lease, or since it got the lease. After the lease's end nothing can be charged.
-   */
-  #withinGpuTime(ref: LeaseRef, results: readonly LineResult[], gpus: number, nowMs: number): LineResult[] {
-    const found = this.ledger.leases.find(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
-    const lease = found?.lease.node === ref.node ? found.lease : undefined;
-    const sinceMs = lease === undefined ? 0 : nowMs - (lease.progressMs ?? lease.grantedMs);
-    const most = Math.min(gpus, GPUS_MAX) * Math.max(0, sinceMs);
-    const claimed = results.reduce((sum, { gpu_ms: ms = 0 }) => sum + ms, 0);
-    const share = claimed > most ? most / claimed : 1;
-    return results.map((result) =>
-      result.gpu_ms === undefined ? result : { ...result, gpu_ms: result.gpu_ms * share },
-    );
-  }
-
-  /**
-   * Gives up a function that completed no line, because its remaining lines would fail too: if it cannot be loaded,
-   * after its first failed line; otherwise after GIVE_UP_LINES failed lines.
-   */
-  #giveUp({ error, why = '' }: LineResult): void {
-    const { state } = this;
-    const { completed, failed: bad } = state.counts;
-    if (this.function === undefined || state.givenUp !== undefined || completed > 0) return;
-    const code = error === 'function_load_failed' ? error : 'engine_failed';
-    if (code === 'function_load_failed' || bad >= GIVE_UP_LINES)
-      this.#rows.state = { ...state, givenUp: { code, why } };
   }
 
   /** Adds results to the counts. @returns the number of used tokens */

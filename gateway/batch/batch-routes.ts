@@ -18,6 +18,7 @@ import { storeOf, withStoreErrors } from '../files/store-access.ts';
 import { readParsedBody } from '../http/parse-body.ts';
 import { arrivedLines } from './arrived-results.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
+import { addDependencies, readAfter } from './dependencies/add-dependencies.ts';
 import { keyIfBelowLimit, requireOpenBelowLimit } from './open-batch-quota.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
@@ -32,7 +33,7 @@ batchRoutes.post('/', async (c) => {
   requireWritable();
   storeOf(c.env);
   const body = await readParsedBody(c, z.looseObject({}));
-  const wanted = wantedOf(body);
+  const { after, ...wanted } = wantedOf(body);
   requireEndpoint(account, { path: wanted.endpoint });
   const db = database(c.env);
   await requireOpenBelowLimit(c.env, owner, limits.open_batches);
@@ -53,6 +54,7 @@ batchRoutes.post('/', async (c) => {
     // If the file belongs to another owner, the input check fails as if the file did not exist.
     inputExists: input !== undefined,
     ...(input === undefined ? {} : { inputBytes: input.bytes }),
+    ...(await addDependencies(c.env, { id, owner, after, windowS: wanted.windowS }, Date.now())),
   };
   const batch = c.env.BATCH.getByName(id);
   const shown = await batch.create(spec);
@@ -197,6 +199,7 @@ async function rowOf(env: Env, { account, owner }: { account: Account; owner: st
 /** Parses the body of a request that creates a batch. @throws ApiError 400 in OpenAI's form */
 function wantedOf(body: Json) {
   const { input_file_id: input, endpoint, completion_window: window, metadata, output_expires_after: expires } = body;
+  const { x_otela: more } = body;
   if (typeof input !== 'string' || input === '')
     throw new ApiError('invalid_request', "Missing required parameter: 'input_file_id'.", { param: 'input_file_id' });
   if (!BATCH_ENDPOINTS.some((one) => one === endpoint))
@@ -218,6 +221,7 @@ function wantedOf(body: Json) {
     windowS,
     metadata: metadataOf(metadata),
     outputExpiresS: expiresOf(expires),
+    after: readAfter(isJsonObject(more) ? more.after : undefined),
   };
 }
 

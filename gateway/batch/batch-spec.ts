@@ -18,6 +18,10 @@ export interface BatchSpec {
   inputBytes?: number;
   windowS: number;
   metadata: Record<string, string> | null;
+  /** Batches with results that its lines may need. Absent: none. */
+  after?: string[];
+  /** Number of batches in the longest chain that leads to this one. Absent: 0. */
+  depth?: number;
   /** Lifetime of the output files in seconds from their creation; null: the default for batch files. */
   outputExpiresS: number | null;
 }
@@ -136,6 +140,7 @@ export function batchJson(spec: BatchSpec, state: StoredBatchState, progress: Ba
       estimated_end: progress.estimatedEnd,
       waiting_for: progress.waitingFor,
       contexts: progress.contexts,
+      ...(spec.after !== undefined && { after: spec.after }),
     },
   };
 }

@@ -11,6 +11,7 @@ import type { BatchSpec } from './batch-spec.ts';
 import { isListed } from './batch-summary-row.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
+import { resolveLines } from './dependencies/resolve-lines.ts';
 import { CANCELLED_WITHOUT_FILES, INPUT_LOST, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { type ContextCounts, canOthersTry } from './leases/node-contexts.ts';
@@ -183,7 +184,8 @@ export class BatchSteps {
     this.#others = canOthersTry(record, contexts(), readyOf);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;
     record.store();
-    if (ledger.open === 0 || record.state.givenUp !== undefined) {
+    const isOver = ledger.open === 0 && record.waiting.all.length === 0;
+    if (isOver || record.state.givenUp !== undefined) {
       record.move('finalizing', this.#now);
       return 0;
     }
@@ -199,8 +201,10 @@ export class BatchSteps {
     await this.forwardUsage(spec);
     const models = [...new Set(record.demands.map(({ model }) => model))];
     await budget.refresh(env, this.#account.keyId, this.#account.limits, models);
+    const lookMs = await resolveLines({ env, record, spec, nowMs: this.#now });
+    if (record.spec === undefined) return 0;
     offer();
-    return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
+    return Math.max(100, Math.min(TURN_MS, lookMs, leaseEnd - this.#now, expiresMs - this.#now));
   }
 
   /** Checks the input. Fails the batch on any error in it. */
@@ -222,6 +226,7 @@ export class BatchSteps {
   async #finish(spec: BatchSpec, to: 'completed' | 'expired' | 'cancelled', unexecuted: LineErrorCode): Promise<void> {
     const { env, record } = this.#options;
     this.#isClosed = true;
+    record.endWaiting();
     await this.forwardUsage(spec);
     const files = await writeFiles({ env, record, spec, to, unexecuted, nowMs: this.#now });
     record.end(to, this.#now, files);

@@ -24,6 +24,7 @@ export async function checkInput(env: Env, spec: BatchSpec, nowMs: number): Prom
   const settings = await readGatewaySettings(env, nowMs);
   const check = new InputCheck({
     endpoint: spec.endpoint,
+    after: spec.after?.length ?? 0,
     allowsModel: (model) =>
       mayUseModel(account, model) && hasAccess(settings, account, model) && !isRetired(settings, model, nowMs),
   });

@@ -1,5 +1,6 @@
 /** How results of lines count: whether the engine or the line failed, and which part of a result is kept. */
 import { type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
+import type { StoredBatchState } from './batch-spec.ts';
 
 /**
  * True if the engine failed, so that another attempt may succeed. Most 4xx responses are the line's fault. 404 and 429
@@ -41,4 +42,23 @@ export function withoutItsFile({ line, request_id }: LineResult): LineResult {
 export function bounded(result: LineResult, room: number): LineResult {
   if (result.body.length <= Math.min(RESULT_MAX_BYTES, room)) return result;
   return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };
+}
+
+/**
+ * A function that failed this many lines and completed none is given up. Without this limit, 50,000 lines would be
+ * tried for days.
+ */
+const GIVE_UP_LINES = 3;
+
+/**
+ * Why a function that completed no line is given up, because its remaining lines would fail too: if it cannot be
+ * loaded, after its first failed line; otherwise after GIVE_UP_LINES failed lines. Undefined: it is not.
+ */
+export function givenUpAfter(
+  { error, why = '' }: LineResult,
+  { counts, givenUp }: Pick<StoredBatchState, 'counts' | 'givenUp'>,
+): StoredBatchState['givenUp'] {
+  if (givenUp !== undefined || counts.completed > 0) return undefined;
+  const code = error === 'function_load_failed' ? error : 'engine_failed';
+  return code === 'function_load_failed' || counts.failed >= GIVE_UP_LINES ? { code, why } : undefined;
 }

@@ -13,6 +13,7 @@ import {
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { concat } from '../../shared/collections/concat.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
+import { lineNumber } from './dependencies/line-values.ts';
 
 /** Maximum bytes of each of the two files: 50,000 results of 100 KB. */
 export const OUTPUT_MAX_BYTES = 5_000_000_000;
@@ -58,7 +59,7 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
     const results = options.results(chunk.id);
     const lines: Uint8Array[] = [];
     for (const [line, customId] of ids.entries()) {
-      const number = chunk.first + line;
+      const number = lineNumber(chunk, line);
       const id = lineId(options.batch, number);
       const result = hasBit(chunk.done, line) ? results.get(line) : undefined;
       const success = result !== undefined && result.error === undefined && isSuccess(result);
@@ -96,7 +97,8 @@ type CustomIds = (string | null)[];
 /** Yields each chunk with the `custom_id`s of its lines. */
 async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState, CustomIds]> {
   for (const run of runsOf(options.chunks)) {
-    const ids = await customIds(options, run);
+    const [only] = run;
+    const ids = only?.resolved?.ids ?? (await customIds(options, run));
     let from = 0;
     for (const chunk of run) {
       yield [chunk, ids.slice(from, from + chunk.lines)];
@@ -105,12 +107,14 @@ async function* namedChunks(options: OutputOptions): AsyncGenerator<[ChunkState,
   }
 }
 
-/** Groups consecutive chunks into one read. Between consecutive chunks there are only line ends. */
+/** Groups consecutive chunks into one read. Between consecutive chunks there are only line ends. A chunk that is in no file has its own group. */
 function* runsOf(chunks: readonly ChunkState[]): Generator<ChunkState[]> {
   let run: ChunkState[] = [];
   for (const chunk of chunks) {
     const [first] = run;
-    if (first !== undefined && chunk.offset + chunk.bytes - first.offset > READ_BYTES) {
+    const last = run.at(-1);
+    const follows = last !== undefined && !last.resolved && !chunk.resolved && last.first + last.lines === chunk.first;
+    if (first !== undefined && (!follows || chunk.offset + chunk.bytes - first.offset > READ_BYTES)) {
       yield run;
       run = [];
     }

@@ -11,6 +11,13 @@ import {
 import { FUNCTIONS_ENDPOINT } from './function-context.ts';
 import { BATCH_FILES_MAX, LINE_FILES_MAX, readLineFiles } from './function-files.ts';
 import { lineFault } from './line-body.ts';
+import {
+  BATCH_REFERENCES_MAX,
+  LINE_REFERENCES_MAX,
+  type LineReference,
+  readReferences,
+  type WaitingLine,
+} from './line-references.ts';
 import { LineSplitter, type SplitLine } from './line-splitter.ts';
 import { promptPrefixHash } from './prompt-prefix.ts';
 
@@ -47,6 +54,11 @@ export interface ChunkRange {
   prefix: number;
   /** Index of the requirements that the lines of the chunk share. */
   demands: number;
+  /**
+   * For lines that got results of other batches: their numbers in the input, and their `custom_id`s. The batch has the
+   * text of such a chunk, which is in no file.
+   */
+  resolved?: { numbers: number[]; ids: string[] };
 }
 
 /** The requirements for nodes that may run a line. All lines of a chunk share them, so a lease is filtered once. */
@@ -72,6 +84,8 @@ export interface CheckedInput {
   demands: LineRequirements[];
   /** Files that lines of functions name, each once. At most BATCH_FILES_MAX. */
   files: string[];
+  /** Lines that need results of other batches. They are in no chunk. */
+  waiting?: WaitingLine[];
   /** If not empty, the batch fails. At most ERRORS_MAX. */
   errors: BatchError[];
 }
@@ -80,6 +94,8 @@ interface CheckOptions {
   endpoint: BatchEndpoint;
   /** True if the batch's owner may use this model. Called once per model. If absent, all models are allowed. */
   allowsModel?(model: string): boolean;
+  /** Number of batches with results that the lines may need. Default: 0. */
+  after?: number;
 }
 
 /**
@@ -96,6 +112,8 @@ export class InputCheck {
   readonly #chunks: ChunkRange[] = [];
   readonly #demands = new Map<string, { index: number; demands: LineRequirements }>();
   readonly #files = new Set<string>();
+  readonly #waiting: WaitingLine[] = [];
+  #references = 0;
   #lines = 0;
   #inputs = 0;
   #finished = false;
@@ -125,6 +143,7 @@ export class InputCheck {
       chunks: this.#chunks,
       demands: [...this.#demands.values()].map(({ demands }) => demands),
       files: [...this.#files],
+      ...(this.#waiting.length > 0 && { waiting: this.#waiting }),
       errors: this.#errors,
     };
   }
@@ -149,7 +168,22 @@ export class InputCheck {
     this.#takeInputs(body);
     this.#takeFiles(body, line.number);
     const demands = this.#demandsOf(body, line.number);
-    if (demands !== undefined) this.#addToChunk(line, first, body, demands);
+    const needs = this.#needsOf(line, checked.after);
+    if (demands === undefined || needs === undefined) return;
+    if (needs.length === 0) return this.#addToChunk(line, first, body, demands);
+    this.#waiting.push({ line: first, offset: line.offset, bytes: line.bytes.length, demands, needs });
+  }
+
+  /** @returns the results that a line needs; undefined: they are not valid */
+  #needsOf({ bytes, number }: SplitLine, after: unknown): LineReference[] | undefined {
+    const { after: batches = 0 } = this.#options;
+    if (batches === 0) return [];
+    const needs = readReferences(this.#decoder.decode(bytes), after, batches);
+    this.#references += needs?.length ?? 0;
+    if (needs !== undefined && this.#references <= BATCH_REFERENCES_MAX) return needs;
+    const message = `A line names results as {"$result":[BATCH,LINE]}, and in 'after' as a list of such pairs: at most ${LINE_REFERENCES_MAX} of batches in x_otela.after, and ${BATCH_REFERENCES_MAX} in all lines.`;
+    this.#fail({ code: 'invalid_request', message, param: 'after', line: number });
+    return undefined;
   }
 
   /** @returns the line's fields, or all of its errors (at least one) */
@@ -227,7 +261,8 @@ export class InputCheck {
     const end = offset + bytes.length;
     const last = this.#chunks.at(-1);
     const fits = last?.demands === demands && last.lines < CHUNK_LINES && end - last.offset <= CHUNK_BYTES;
-    if (last !== undefined && fits) {
+    // A line that waits for results is not part of the chunk around it.
+    if (last !== undefined && fits && last.first + last.lines === first) {
       last.lines += 1;
       last.bytes = end - last.offset;
       last.longest = Math.max(last.longest ?? 0, bytes.length);

@@ -109,6 +109,24 @@ export class LeaseLedger {
     }));
   }
 
+  /** Adds chunks of lines that were waiting for results of other batches. */
+  append(ranges: readonly ChunkRange[]): ChunkState[] {
+    const chunks = LeaseLedger.chunksOf(ranges).map((chunk, i) => ({ ...chunk, id: this.#chunks.length + i }));
+    this.#chunks.push(...chunks);
+    for (const chunk of chunks) {
+      this.#open += chunk.lines;
+      this.changed.add(chunk);
+    }
+    return chunks;
+  }
+
+  /** Marks all lines of a chunk as done that no node ran, because the caller stores their results. */
+  settle(chunk: ChunkState): void {
+    this.#open -= openLines(chunk);
+    for (let line = 0; line < chunk.lines; line++) setBit(chunk.done, line);
+    this.changed.add(chunk);
+  }
+
   /** All chunks, in the stored form. */
   get chunks(): readonly ChunkState[] {
     return this.#chunks;

@@ -6,6 +6,7 @@ import { WHY_MAX } from './function-context.ts';
 export type LineErrorCode =
   | 'batch_expired'
   | 'batch_cancelled'
+  | 'dependency_failed'
   | 'engine_failed'
   | 'function_load_failed'
   | 'model_unavailable'
@@ -14,6 +15,7 @@ export type LineErrorCode =
 const MESSAGES: Record<LineErrorCode, string> = {
   batch_expired: 'This request could not be executed before the completion window expired.',
   batch_cancelled: 'This request was not executed, because the batch was cancelled.',
+  dependency_failed: 'This request needs a result that does not exist.',
   engine_failed: 'Every engine that was tried failed on this request.',
   function_load_failed: 'The function could not be loaded on any node that tried.',
   model_unavailable: 'No node that may run this request was available before the batch ended.',

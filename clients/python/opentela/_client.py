@@ -5,22 +5,21 @@ import os
 import sys
 import threading
 import weakref
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 
 from . import _bundle, _files, _values, _worker
-from ._errors import FunctionError, OtelaError
+from ._calls import Call, Template, check_dependency, filled, futures_in, input_key
+from ._errors import OtelaError
 from ._function import as_function
 from ._gateway import Gateway
 from ._local import LocalSender
 from ._runs import Run, new_run_id
 from ._served import Served
-from ._sender import SEARCHED_MAX, Call, Sender, input_key
+from ._sender import SEARCHED_MAX, Sender
 
 LOCAL = "local"
 # A line has at most 4 MiB with its names.
 TEXT_MAX = 4 * 2**20 - 4096
-# Futures are found in arguments, and in lists, tuples and dicts in them up to this depth. The arguments themselves are depth 1.
-FUTURES_DEPTH = 3
 _OPEN = weakref.WeakSet()
 
 
@@ -80,7 +79,9 @@ class Client(Executor):
             waits = {}
             for line in self.gateway.lines(batch["input_file_id"]):
                 body = line["body"]
-                call = Call(bundle, line["custom_id"], _values.to_text(body.get("input", body)), run_id, body["model"], body.get("files") or ())
+                # A line that got results from the gateway is not sent again by this process.
+                text = None if (batch.get("x_otela") or {}).get("after") else _values.to_text(body.get("input", body))
+                call = Call(bundle, line["custom_id"], text, run_id, body["model"], body.get("files") or ())
                 call.future.set_running_or_notify_cancel()
                 waits[call.key] = [call]
                 calls.append(call)
@@ -113,10 +114,15 @@ class Client(Executor):
         """The calls of these inputs. Those that wait for no other call are sent."""
         after, calls, ready = list(after), [], []
         for args, kwargs in inputs:
-            awaited = [*after, *_futures_in((args, kwargs))]
-            call = Call(bundle, None, None, run) if awaited else self._call(bundle, args, kwargs, run)
+            awaited = [*after, *futures_in((args, kwargs))]
+            template = self._template(bundle, args, kwargs, after) if awaited else None
+            if template is not None:
+                call = Call(bundle, self._key(bundle, template.identity()), None, run, files=template.files, template=template)
+            else:
+                call = Call(bundle, None, None, run) if awaited else self._call(bundle, args, kwargs, run)
+            call.future.sender = self._sender
             calls.append(call)
-            if awaited:
+            if awaited and template is None:
                 self._sender.expect(1)
                 self._wait(call, args, kwargs, awaited)
             else:
@@ -135,8 +141,8 @@ class Client(Executor):
                     return
             try:
                 for future in awaited:
-                    _check(call, future)
-                made = self._call(call.bundle, _with_results(args), _with_results(kwargs), call.run)
+                    check_dependency(call.future.function, future)
+                made = self._call(call.bundle, filled(args, _result), filled(kwargs, _result), call.run)
                 call.key, call.text, call.files = made.key, made.text, made.files
             except Exception as error:
                 call.fail(error)
@@ -163,7 +169,31 @@ class Client(Executor):
         self._bundles[id(function.infer)] = bundle
         return bundle
 
+    def _template(self, bundle, args, kwargs, after):
+        """None: the script holds the call until its Futures have results."""
+        if self.is_local or not self._sender.holds:
+            return None
+
+        def is_ours(future):
+            return getattr(future, "sender", None) is self._sender
+
+        if isinstance(bundle, Served):
+            return Template.of(bundle.shape(args, kwargs), after, lambda: (bundle.text(filled(args, _result), kwargs), ()), is_ours, is_function=False)
+        files = []
+        args, kwargs = self._with_files(args, kwargs, files)
+
+        def encode():
+            text, more = self._text(bundle, filled(args, _result), filled(kwargs, _result))
+            return text, sorted({*files, *more})
+
+        return Template.of({"args": list(args), "kwargs": kwargs}, after, encode, is_ours, files)
+
     def _call(self, bundle, args, kwargs, run):
+        text, files = self._text(bundle, args, kwargs)
+        return Call(bundle, self._key(bundle, text), text, run, files=files)
+
+    def _text(self, bundle, args, kwargs):
+        """The input of a line, or its body for a served model; and the ids of the files in it."""
         files = []
         text = bundle.text(args, kwargs) if isinstance(bundle, Served) else self._encoded(bundle, *self._with_files(args, kwargs, files))
         if len(text) > TEXT_MAX:
@@ -171,12 +201,15 @@ class Client(Executor):
                 f"the arguments of one call of {bundle.name} have {len(text)} bytes, and at most {TEXT_MAX} are possible: "
                 "pass a path or an address, or put what all calls need into context="
             )
+        return text, sorted(set(files))
+
+    def _key(self, bundle, text):
         with self._lock:
             counts = self._counts.setdefault(bundle.context, {})
             plain = input_key(text, 0)
             occurrence = counts.get(plain, 0)
             counts[plain] = occurrence + 1
-        return Call(bundle, input_key(text, occurrence), text, run, files=sorted(set(files)))
+        return input_key(text, occurrence)
 
     def _with_files(self, args, kwargs, files):
         """The arguments with marks of their Files, whose ids are added to `files`."""
@@ -205,30 +238,8 @@ class Client(Executor):
         return _values.to_text(encoded)
 
 
-def _futures_in(value, depth=0):
-    if isinstance(value, Future):
-        return [value]
-    if depth > FUTURES_DEPTH or type(value) not in (list, tuple, dict):
-        return []
-    items = value.values() if type(value) is dict else value
-    return [one for item in items for one in _futures_in(item, depth + 1)]
-
-
-def _with_results(value, depth=1):
-    if isinstance(value, Future):
-        return value.result()
-    if depth > FUTURES_DEPTH or type(value) not in (list, tuple, dict):
-        return value
-    if type(value) is dict:
-        return {key: _with_results(item, depth + 1) for key, item in value.items()}
-    return type(value)(_with_results(item, depth + 1) for item in value)
-
-
-def _check(call, future):
-    """@raises FunctionError that names the call that failed first"""
-    error = None if future.cancelled() else future.exception()
-    if future.cancelled() or error is not None:
-        raise FunctionError.of_dependency(call.future.function, getattr(future, "function", "another executor"), error)
+def _result(future):
+    return future.result()
 
 
 def _flush():

@@ -7,10 +7,13 @@ import shutil
 import stat
 import tempfile
 
+from . import _values
 from ._errors import FunctionError, OtelaError
 
 # A file in the arguments of a line.
 MARK = "$file"
+# A result of another call, which the gateway put into the arguments of a line.
+VALUE = "$otela_value"
 # Files are found in arguments, and in lists, tuples and dicts in them up to this depth.
 DEPTH_MAX = 4
 PIECE = 2**20
@@ -91,10 +94,12 @@ def marked(value, name_of, depth=0):
 
 
 def placed(value, depth=0):
-    """The value with a File in place of each mark."""
+    """The value with a File in place of each mark, and with the results of other calls."""
     if depth > DEPTH_MAX or type(value) not in (list, tuple, dict):
         return value
     if type(value) is dict:
+        if value.keys() == {VALUE}:
+            return _values.decode(value[VALUE])
         if value.keys() == {MARK, "name"}:
             return File(_place_of(value[MARK], value["name"]))
         return {key: placed(item, depth + 1) for key, item in value.items()}

@@ -119,10 +119,12 @@ class Gateway:
 
         return self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}", read=json.loads, found=found)["id"]
 
-    def create_batch(self, endpoint, file, metadata, window):
-        """The new batch. Its metadata names it, so that it is found if the response was lost; a second batch would run all inputs again."""
+    def create_batch(self, endpoint, file, metadata, window, after=()):
+        """The new batch, whose lines may need results of the batches `after`. Its metadata names it, so that it is found if the response was lost; a second batch would run all inputs again."""
         once = uuid.uuid4().hex
         ask = {"input_file_id": file, "endpoint": endpoint, "completion_window": window, "metadata": {**metadata, "opentela_once": once}}
+        if after:
+            ask["x_otela"] = {"after": list(after)}
 
         def found():
             newest = self.get("/batches?limit=100")["data"]

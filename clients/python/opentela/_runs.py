@@ -6,7 +6,8 @@ from concurrent.futures import as_completed
 
 from ._errors import FunctionError
 from ._progress import bar
-from ._sender import LOG, Call
+from ._calls import has_result
+from ._sender import LOG
 
 
 class Run:
@@ -59,10 +60,9 @@ class Run:
 
     def retry(self):
         """Sends the calls again that failed, but not those that waited for a failed call. Returns their number."""
-        again = [index for index, call in enumerate(self.calls) if call.text and call.future.done() and not _has_result(call.future)]
+        again = [index for index, call in enumerate(self.calls) if _may_run_again(call)]
         for index in again:
-            old = self.calls[index]
-            self.calls[index] = Call(old.bundle, old.key, old.text, self.id, old.model, old.files)
+            self.calls[index] = self.calls[index].again()
         self.client._sender.add([self.calls[index] for index in again])
         self._next = min([self._next, *again])
         return len(again)
@@ -96,8 +96,10 @@ class Run:
                 call.future.add_done_callback(ended)
 
 
-def _has_result(future):
-    return not future.cancelled() and future.exception() is None
+def _may_run_again(call):
+    if not call.future.done() or has_result(call.future):
+        return False
+    return bool(call.text) or (call.template is not None and all(one.future.done() and has_result(one.future) for one in call.template.needs))
 
 
 def new_run_id():

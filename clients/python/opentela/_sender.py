@@ -6,15 +6,13 @@ import json
 import logging
 import threading
 import time
-from concurrent.futures import Future
 
-from . import _files, _values
+from . import _files
 from ._bundle import Bundle
+from ._calls import AFTER_MAX
 from ._errors import FunctionError, OtelaError
 from ._served import Served
 
-# The responses of served models.
-SERVED_OBJECTS = ("chat.completion", "list")
 # Limits of one batch.
 LINES_MAX = 50_000
 BYTES_MAX = 190_000_000
@@ -37,56 +35,6 @@ FUNCTION_FILE_S = 30 * 86_400
 EXIT_S = 30
 
 LOG = logging.getLogger("opentela")
-
-
-class Call:
-    """One input. `bundle`: None if the function was sent by another process. `model`: how lines name the function.
-
-    `key` and `text` are None while the call waits for other calls.
-    """
-
-    __slots__ = ("bundle", "model", "key", "text", "run", "future", "files")
-
-    def __init__(self, bundle, key, text, run, model=None, files=()):
-        self.bundle, self.model, self.key, self.text, self.run, self.files = bundle, model, key, text, run, files
-        self.future = Future()
-        self.future.run_id = run
-        self.future.function = bundle.name if bundle else model
-
-    @property
-    def group(self):
-        return self.bundle.context if self.bundle else self.model, self.run
-
-    def settle(self, line, trust, gateway):
-        """Takes the line of the result."""
-        if self.future.done():
-            return
-        body = (line.get("response") or {}).get("body") or {}
-        try:
-            if isinstance(self.bundle, Served) and not line.get("error"):
-                self.future.set_result(self.bundle.result(body))
-                return
-            if self.bundle is None and body.get("object") in SERVED_OBJECTS:
-                self.future.set_result(body)
-                return
-            if "output" not in body:
-                error = line.get("error") or body.get("error") or {}
-                raise FunctionError(error.get("message") or "the gateway returned no result for this input", error.get("code"))
-            modules = self.bundle.modules if self.bundle else ()
-            result = _values.decode_result(body["output"], modules, trust)
-            self.future.set_result(_files.received(result, body["files"], gateway) if "files" in body else result)
-        except FunctionError as error:
-            self.future.set_exception(error)
-
-    def fail(self, error):
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-def input_key(text, occurrence):
-    """The `custom_id` of an input, by which a later run finds its result. Equal inputs of one run are numbered."""
-    key = hashlib.sha256(text.encode()).hexdigest()[:40]
-    return key if occurrence == 0 else f"{key}-{occurrence}"
 
 
 class Sent:
@@ -181,6 +129,10 @@ class Sender:
         self.closing = self.hurry = False
         # Number of calls that wait for the results of others.
         self.later = 0
+        # False: the gateway is of an earlier version, and does not hold calls that need results.
+        self.holds = True
+        # True: each call that waits needs a result that is not there.
+        self.blocked = False
         self.thread = None
 
     def expect(self, count):
@@ -205,7 +157,7 @@ class Sender:
             if not self.waiting:
                 self.first = now
             self.waiting.extend(calls)
-            self.added = now
+            self.added, self.blocked = now, False
             if self.thread is None or not self.thread.is_alive():
                 self.thread = threading.Thread(target=self._loop, name="opentela", daemon=True)
                 self.thread.start()
@@ -225,7 +177,7 @@ class Sender:
         with self.wake:
             self.hurry = True
             self.wake.notify_all()
-            self.wake.wait_for(lambda: not self.waiting, limit_s)
+            self.wake.wait_for(lambda: not self.waiting or self.blocked, limit_s)
             self.hurry = False
 
     def close(self, wait, cancel):
@@ -237,7 +189,8 @@ class Sender:
             self.wake.notify_all()
             sent = [one.id for one in self.sent if one.is_own]
         for call in dropped:
-            call.future.cancel()
+            if not call.future.cancel():
+                call.fail(OtelaError("the client was shut down"))
         for id in sent if cancel else ():
             try:
                 self.gateway.request("POST", f"/batches/{id}/cancel")
@@ -273,7 +226,7 @@ class Sender:
     def _pause(self, needed):
         now = time.monotonic()
         ends = [one.next - now for one in needed]
-        if self.waiting and len(needed) < BATCHES_MAX:
+        if self.waiting and not self.blocked and len(needed) < BATCHES_MAX:
             ends.append(QUIET_S)
         return max(0.01, min(ends, default=QUIET_S))
 
@@ -285,20 +238,25 @@ class Sender:
         hurry = self.hurry or self.closing or len(self.waiting) >= LINES_MAX
         if not hurry and now - self.added < QUIET_S and now - self.first < GATHER_S:
             return []
-        return list(self.waiting)
+        calls = [call for call in self.waiting if call.is_sendable(self.holds)]
+        if self.blocked != (not calls):
+            self.blocked = not calls
+            self.wake.notify_all()
+        return calls
 
     def _send_all(self, calls):
         groups = {}
         for call in calls:
-            if call.future.set_running_or_notify_cancel():
+            if call.future.running() or call.future.set_running_or_notify_cancel():
                 groups.setdefault(call.group, []).append(call)
+        held = set()
         for group in groups.values():
             try:
-                self._send(group)
+                held.update(map(id, self._send(group)))
             except Exception as error:
                 for call in group:
                     call.fail(error)
-        over = set(map(id, calls))
+        over = set(map(id, calls)) - held
         with self.wake:
             self.waiting = collections.deque(call for call in self.waiting if id(call) not in over)
             self.first = time.monotonic()
@@ -316,31 +274,75 @@ class Sender:
                 self.wake.notify_all()
 
     def _send(self, calls):
+        """Returns the calls that must wait, because the gateway does not hold them."""
         first = calls[0]
         left = self._known(calls) if self.reuse and first.bundle else calls
         model = self._model(first) if left else ""
-        lines, group, size = [], {}, 0
+        lines, group, size, after, held = [], {}, 0, [], []
+
+        def flush():
+            if lines and not self._create(lines, group, first, after):
+                held.extend(call for some in group.values() for call in some)
+
         for call in left:
-            is_served = isinstance(first.bundle, Served)
-            body = call.text if is_served else f'{{"model":{json.dumps(model)},"input":{call.text}{_files_of(call)}{_demands(call)}}}'
-            line = f'{{"custom_id":"{call.key}","method":"POST","url":"{_endpoint(first)}","body":{body}}}'
+            batches = {one.place[0] for one in call.pending}
+            if lines and len(batches.union(after)) > AFTER_MAX:
+                flush()
+                lines, group, size, after = [], {}, 0, []
+            after.extend(sorted(batches.difference(after)))
+            try:
+                line = self._line(call, model, after)
+            except Exception as error:
+                call.fail(error)
+                continue
             if lines and (len(lines) == LINES_MAX or size + len(line) > BYTES_MAX or call.key in group):
-                self._create(lines, group, first)
+                flush()
                 lines, group, size = [], {}, 0
             lines.append(line)
             group[call.key] = [call]
             size += len(line) + 1
-        if lines:
-            self._create(lines, group, first)
+        flush()
+        return held
 
-    def _create(self, lines, group, first):
+    def _line(self, call, model, after):
+        text, waits = call.written(lambda one: [after.index(one.place[0]), one.place[1]])
+        is_served = isinstance(call.bundle, Served)
+        body = text if is_served else f'{{"model":{json.dumps(model)},"input":{text}{_files_of(call)}{_demands(call)}}}'
+        more = f',"after":{json.dumps(waits)}' if waits else ""
+        return f'{{"custom_id":"{call.key}","method":"POST","url":"{_endpoint(call)}","body":{body}{more}}}'
+
+    def _create(self, lines, group, first, after):
+        """False: the gateway does not hold these calls."""
         file = self.gateway.upload("inputs.jsonl", "\n".join(lines).encode(), "batch", FUNCTION_FILE_S)
         metadata = {"opentela_run": first.run}
         if first.bundle:
             metadata.update(opentela_context=first.bundle.context, opentela_function=first.bundle.name[:200])
-        batch = self.gateway.create_batch(_endpoint(first), file, metadata, self.window)
+        batch = self._created(_endpoint(first), file, metadata, after)
+        if batch is None:
+            for call in (call for some in group.values() for call in some):
+                call.is_held = True
+            return False
+        for number, (call,) in enumerate(group.values()):
+            call.place = (batch["id"], number)
         with self.wake:
             self.sent.append(Sent(batch["id"], group))
+        return True
+
+    def _created(self, endpoint, file, metadata, after):
+        """The batch; None: the gateway does not wait for these batches."""
+        if not after:
+            return self.gateway.create_batch(endpoint, file, metadata, self.window)
+        try:
+            batch = self.gateway.create_batch(endpoint, file, metadata, self.window, after)
+        except OtelaError as error:
+            if error.status not in (400, 409):
+                raise
+            return None  # the chain is too long, or one of them has ended, so its results arrive here with the next poll
+        if (batch.get("x_otela") or {}).get("after") == after:
+            return batch
+        self.holds = False
+        self.gateway.request("POST", f"/batches/{batch['id']}/cancel")
+        return None
 
     def _model(self, call):
         """How lines name the function. It is uploaded once."""

@@ -32,6 +32,12 @@ class Served:
         members = args[0] if isinstance(args[0], dict) else self._members(args[0])
         return json.dumps({**self.body, **members}, allow_nan=False, separators=(",", ":"))
 
+    def shape(self, args, kwargs):
+        """The body of the line, with Futures in it in place of texts."""
+        if kwargs or len(args) != 1:
+            raise TypeError(f"{self.name} takes one argument: a text, or a dict with members of the request")
+        return {**self.body, **(args[0] if isinstance(args[0], dict) else self._members(args[0]))}
+
     def result(self, body):
         try:
             return self._result(body)

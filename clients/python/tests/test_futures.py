@@ -105,6 +105,93 @@ class Futures(unittest.TestCase):
         self.assertEqual(waits.result(30), 3)
 
 
+class Holding(Memory):
+    """A gateway that holds calls, and answers no line while `answers` is false. `knows`: False for one of an earlier version."""
+
+    def __init__(self, knows=True, refuses=()):
+        super().__init__()
+        self.answers, self.knows, self.refuses, self.asked = False, knows, list(refuses), []
+
+    def create_batch(self, endpoint, file, metadata, window, after=()):
+        self.asked.append(list(after))
+        if after and self.refuses:
+            raise self.refuses.pop()
+        made = super().create_batch(endpoint, file, metadata, window)
+        return {**made, "x_otela": {"after": list(after)} if self.knows and after else {}}
+
+    def request(self, method, path, **_):
+        self.cancelled.append(path)
+
+    def of(self, number):
+        return self.lines(self.made[number]["input_file_id"])
+
+
+class Held(unittest.TestCase):
+    def sent(self, client, gateway, batches):
+        client._sender.flush()
+        self.assertEqual(len(gateway.made), batches)
+
+    def test_the_gateway_gets_calls_before_the_results_that_they_need(self):
+        gateway = Holding()
+        client = at_gateway(gateway)
+        first = client.map(same, [1, 2]).futures
+        client.submit(add, first[1], [first[0], 7], more=3, after=[first[0]])
+        client.submit(opentela.served("m"), first[0])
+        self.sent(client, gateway, 3)
+        self.assertEqual(gateway.asked, [[], ["batch_0"], ["batch_0"]])
+        [line] = gateway.of(1)
+        reference = {"$result": [0, 1]}
+        self.assertEqual(line["body"]["input"], {"args": [reference, [{"$result": [0, 0]}, 7]], "kwargs": {"more": 3}})
+        self.assertEqual(line["after"], [[0, 0]])
+        [line] = gateway.of(2)
+        self.assertEqual(line["body"]["messages"], [{"role": "user", "content": {"$result": [0, 0]}}])
+        gateway.answers = True
+        client.shutdown(wait=False)
+
+    def test_the_same_script_names_the_same_calls(self):
+        keys = []
+        for answers in (False, True):
+            gateway = Holding()
+            gateway.answers = answers
+            client = at_gateway(gateway)
+            one = client.submit(same, 1)
+            if answers:
+                one.result(30)
+            client.submit(double, one)
+            self.sent(client, gateway, 2)
+            keys.append(gateway.of(1)[0]["custom_id"])
+            # The result is there the second time, so that the line has it.
+            self.assertEqual(gateway.of(1)[0]["body"]["input"]["args"], [1] if answers else [{"$result": [0, 0]}])
+            gateway.answers = True
+            client.shutdown()
+        self.assertEqual(*keys)
+
+    def test_a_gateway_that_does_not_hold_calls_gets_them_with_the_results(self):
+        ended = OtelaError("POST /batches: 409 batch_0 has ended", 409)
+        for gateway, cancelled in ((Holding(knows=False), ["/batches/batch_1/cancel"]), (Holding(refuses=[ended]), [])):
+            client = at_gateway(gateway)
+            last = client.submit(same, client.submit(same, 5))
+            client._sender.flush()
+            self.assertTrue(client._sender.blocked)
+            self.assertEqual(gateway.cancelled, cancelled)
+            gateway.answers = True
+            self.assertEqual(last.result(30), 5)
+            self.assertEqual(gateway.of(-1)[0]["body"]["input"]["args"], [5])
+            client.shutdown()
+
+    def test_what_a_line_cannot_say_is_held_by_the_script(self):
+        gateway = Holding()
+        client = at_gateway(gateway)
+        one = client.submit(same, 1)
+        for value in ((one,), {"$otela_value": one}, [one, {1, 2}]):
+            client.submit(same, value)
+        client._sender.flush()
+        self.assertEqual(len(gateway.made), 1)
+        gateway.answers = True
+        client.shutdown()
+        self.assertEqual(gateway.asked, [[]] * len(gateway.made))
+
+
 class Answers(Memory):
     """Answers chat completions."""
 

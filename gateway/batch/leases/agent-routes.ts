@@ -167,7 +167,8 @@ batchAgentRoutes.post('/chunk', async (c) => {
   const batch = await batchOf(c, given.batch);
   const range = await batch.range(refOf(node, given));
   if (range === null) throw leaseOver();
-  const { file, offset, length } = range;
+  const { file, offset, length, text } = range;
+  if (text !== undefined) return c.body(text.slice().buffer, 200, { 'content-type': 'application/octet-stream' });
   const content = await withStoreErrors(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
     async (error: unknown) => {
       // The file store failed and not the node, so the batch grants no lease for some seconds.
