@@ -51,6 +51,8 @@ export class RunServer {
   readonly #line = new ProgressLine();
   #shown = '';
   readonly #connection: HostConnection;
+  /** The start of the gateway, while other steps run. */
+  #starting: Promise<[PromiseSettledResult<void>]> | undefined;
   /** True if this command submitted jobs, and did not find one. */
   #hasSubmitted = false;
 
@@ -67,8 +69,7 @@ export class RunServer {
   async serve(): Promise<void> {
     const { wish, gateway, out, signal, run } = this.#services;
     const from = performance.now();
-    // The gateway starts while ssh connects.
-    const gatewayIsUp = Promise.allSettled([gateway.ensure()]);
+    this.#starting = Promise.allSettled([gateway.ensure()]);
     try {
       // ssh may ask for a password or a code in the terminal: no line is drawn over it.
       if (wish.host !== THIS_MACHINE) out.complain(`connecting to ${wish.host} with ssh`);
@@ -76,9 +77,8 @@ export class RunServer {
       const { host, out: checked } = await this.#connection.open(check);
       const site = parseSite(wish.host, checked);
       const agent = await this.#connection.install(host, site);
-      this.#step('starting the gateway on this machine');
-      const [started] = await gatewayIsUp;
-      if (started.status === 'rejected') throw started.reason;
+      // The job starts before the gateway if it does not need its address.
+      if (this.#connection.isLocal) await this.#gatewayStarted();
       const options = { run, site, wish, agent, gateway: this.#connection.isLocal ? gateway.url : undefined, host };
       const hasSlurm = usesSlurm(site, wish);
       if (!hasSlurm) requireNoChain(wish);
@@ -92,7 +92,7 @@ export class RunServer {
       this.#line.end();
       await this.#connection.close();
       // A gateway that still starts could not be ended.
-      await gatewayIsUp;
+      await this.#starting;
     }
   }
 
@@ -156,27 +156,42 @@ export class RunServer {
     const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
     if (current !== undefined && run.value.toward !== undefined) {
       run.update({ job: current.id });
-      await this.#connection.openRelay(host);
+      await this.#connectGateway(host);
       return;
     }
     const { pool, time } = jobs.choose();
     const { model, engine, fetches } = wish;
     const step = (text: string) => this.#step(text);
     if (fetches) await fetchWeights({ host, agent, model, setup: engine.setup, step, signal });
-    await this.#connection.writeSecrets(host);
+    await this.#connection.prepare(host);
     this.#hasSubmitted = true;
     // Saved before the submission: if its result is unclear, the next start finds the job by its name.
-    run.update({ toward: pool.address, partition: pool.partition });
-    if (wish.idleMs !== undefined) return this.#connection.openRelay(host);
+    run.update({ toward: pool.address, partition: pool.partition, waits: true });
+    if (wish.idleMs !== undefined) return this.#connectGateway(host);
     const job = await this.#submitAndConnect(host, jobs);
     if (wish.keepMs !== undefined) await jobs.submit({ job, minutes: successorMinutes(timeLimitMs(time) ?? 0) });
   }
 
-  /** Submits the job and opens the relay at the same time: the agent needs the relay only when the job runs. */
+  /** @throws UpError if the gateway does not start */
+  async #gatewayStarted(): Promise<void> {
+    if (this.#starting === undefined) throw new Error('the gateway was not started');
+    this.#step('starting the gateway on this machine');
+    const [started] = await this.#starting;
+    if (started.status === 'rejected') throw started.reason;
+  }
+
+  /** Opens the relay when the gateway has started. A job that waits for its token gets one. */
+  async #connectGateway(host: Host): Promise<void> {
+    await this.#gatewayStarted();
+    if (this.#services.run.value.waits === true) await this.#connection.writeToken(host);
+    await this.#connection.openRelay(host);
+  }
+
+  /** Submits the job while the gateway starts and the relay opens: the agent waits for both. */
   async #submitAndConnect(host: Host, jobs: RunJobs): Promise<string> {
     const { run } = this.#services;
     this.#step('submitting the job');
-    const [submitted, connected] = await Promise.allSettled([jobs.submit(), this.#connection.openRelay(host)]);
+    const [submitted, connected] = await Promise.allSettled([jobs.submit(), this.#connectGateway(host)]);
     if (submitted.status === 'rejected') throw submitted.reason;
     if (connected.status === 'rejected') {
       await jobs.cancel([submitted.value]);

@@ -11,7 +11,7 @@ import type { RunCommand } from '../../node/command-runner.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { THIS_MACHINE } from '../host/host.ts';
 import type { GpuPool, LoginNode } from '../site/site.ts';
-import { type Run, runDirectory } from '../state/runs.ts';
+import { type Run, runDirectory, WAITING } from '../state/runs.ts';
 import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
 
@@ -32,6 +32,9 @@ export interface EngineWish {
   /** True if the weights are in the cache, so the engine asks no hub. */
   isOffline: boolean;
 }
+
+/** Tries of a job to read the token, ten each second: as long as a gateway may take to start. */
+const TOKEN_TRIES = 3_000;
 
 /** Name of a run's job. */
 export const runJobName = ({ id }: Pick<Run, 'id'>): string => `otela-up-${id}`;
@@ -144,7 +147,7 @@ function clusterOf({ pool, time, wish, agent, gateway, after }: JobPlan, at: str
     launcher: 'slurm',
     agent: [...agent],
     join_token_file: `${at}/token`,
-    setup: [...wish.setup, ...(wish.command?.[0] === LLAMA_SERVER ? LLAMA_KEY : [])],
+    setup: [tokenWait(at), ...wish.setup, ...(wish.command?.[0] === LLAMA_SERVER ? LLAMA_KEY : [])],
     environment: {
       // No other agent calls this one, so it does not listen.
       OTELA_MESH: 'off',
@@ -168,6 +171,10 @@ function clusterOf({ pool, time, wish, agent, gateway, after }: JobPlan, at: str
     ],
   };
 }
+
+/** The job may start before the gateway, which creates the token. */
+const tokenWait = (at: string) =>
+  `for try in $(seq ${TOKEN_TRIES}); do [ "$(cat ${at}/token)" = ${WAITING} ] || break; sleep 0.1; done`;
 
 /** The relay writes its address to a file: after a reconnection it may be on another login node. */
 const relayed = (at: string) => ({ OTELA_RELAY: `${at}/relay`, NODE_EXTRA_CA_CERTS: `${at}/gateway.pem` });

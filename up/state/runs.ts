@@ -24,11 +24,15 @@ const runSchema = z.object({
   toward: z.string().optional(),
   /** Id of the join token at the gateway. */
   token: z.string().optional(),
+  /** True while the job waits for its token. */
+  waits: z.boolean().optional(),
 });
 export type Run = z.infer<typeof runSchema>;
 
 /** Directory of a run below the home directory of the host. */
 export const runDirectory = ({ id }: Pick<Run, 'id'>): string => `.otela/run/${id}`;
+/** Content of a file of the run until otela up has written it. */
+export const WAITING = 'waiting';
 /** The cluster's name of a run's nodes at the gateway. */
 export const runCluster = ({ id }: Pick<Run, 'id'>): string => `up-${id}`;
 

@@ -8,7 +8,7 @@ import { agentFile, hashedAgent } from '../install/agent-file.ts';
 import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
 import { agentBundle } from '../install/program-files.ts';
 import type { LoginNode } from '../site/site.ts';
-import { runCluster, runDirectory, type StoredRun } from '../state/runs.ts';
+import { runCluster, runDirectory, type StoredRun, WAITING } from '../state/runs.ts';
 import type { UpError } from '../up-error.ts';
 import { openRelay, type RelaySession } from './relay-session.ts';
 import { TUNNEL_URL, type TunnelIdentity } from './tunnel-identity.ts';
@@ -80,16 +80,26 @@ export class HostConnection {
     return [`~/${this.#agent}`];
   }
 
-  /** Writes the join token and the certificate where only this user can read them. They travel as input of ssh. */
-  async writeSecrets(host: Host): Promise<void> {
-    const { gateway, identity, run } = this.#options;
-    if (run.value.token !== undefined) await gateway.revokeJoinToken(run.value.token).catch(() => undefined);
-    const { id, token } = await gateway.createJoinToken(runCluster(run.value));
-    run.update({ token: id });
+  /**
+   * Prepares the run's directory for a job, which waits for the token and the relay. Their files exist from the start: a
+   * compute node would remember for half a minute that a file of a shared file system is missing.
+   */
+  async prepare(host: Host): Promise<void> {
+    const { identity, run } = this.#options;
     const at = `"$HOME"/${runDirectory(run.value)}`;
-    // A job must not wait for the relay of an earlier one.
-    const script = `set -e; umask 077; mkdir -p ${at}; rm -f ${at}/relay; read -r token; printf '%s\\n' "$token" >${at}/token; cat >${at}/gateway.pem`;
-    await host.output(script, `${token}\n${identity.certificate}`);
+    const files = `for file in token relay; do echo ${WAITING} >${at}/$file; done`;
+    await host.output(`set -e; umask 077; mkdir -p ${at}; ${files}; cat >${at}/gateway.pem`, identity.certificate);
+  }
+
+  /** Writes a join token where only this user can read it. It travels as input of ssh. */
+  async writeToken(host: Host): Promise<void> {
+    const { gateway, run } = this.#options;
+    const earlier = run.value.token;
+    const { id, token } = await gateway.createJoinToken(runCluster(run.value));
+    const at = `"$HOME"/${runDirectory(run.value)}`;
+    await host.output(`set -e; umask 077; cat >${at}/token.new; mv ${at}/token.new ${at}/token`, `${token}\n`);
+    run.update({ token: id, waits: false });
+    if (earlier !== undefined) await gateway.revokeJoinToken(earlier).catch(() => undefined);
   }
 
   /** @throws UpError if the relay does not start */
