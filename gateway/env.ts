@@ -12,6 +12,7 @@ import type { FileSweepObject } from './files/sweep-object.ts';
 import type { ClientWebSockets } from './http/client-websocket.ts';
 import type { ReleaseFiles } from './install/install-routes.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
+import type { NotificationObject } from './notifications/notification-object.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
 import type { StoredResponsesObject } from './openai/stored-responses.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
@@ -125,6 +126,8 @@ export interface Env extends IssuerEnvironment {
   MESH_RELAY?: string;
   /** Deletes expired files: a single object. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
+  /** Sends events to webhooks: a single object. */
+  NOTIFICATIONS: ObjectNamespace<NotificationObject>;
   /** Contents of files. Absent: files and batches are disabled. */
   FILES?: FileStore;
   /** On Cloudflare: the bucket that FILES uses. */
@@ -200,6 +203,8 @@ export interface Env extends IssuerEnvironment {
   USAGE_HELD_RECORDS?: string;
   /** Client secrets of identity providers that require one. JSON: secrets by issuer. */
   OIDC_CLIENT_SECRETS?: string;
+  /** Secrets that sign webhooks, each `whsec_` and base64. JSON: secrets by URL. */
+  WEBHOOK_SECRETS?: string;
   /**
    * Pages of these origins may call `/v1` with a key: `*` (default), `off`, or origins separated by commas. See
    * http/cross-origin.ts.

@@ -6,6 +6,7 @@
 import { isVersion, readReleaseKeys } from '../shared/release/release-manifest.ts';
 import { CommandError } from './command-error.ts';
 import type { Env } from './env.ts';
+import { parseSecrets } from './platform/webhook-secrets.ts';
 
 /**
  * Which requests get a line in the log: `all`, only failed ones (`error`: answered with 5xx, or broken off; a client
@@ -47,6 +48,10 @@ const CHECKS = {
   DEFAULT_TRUST: anyText,
   GATEWAY_REGION: (text) => (text.length <= 64 ? undefined : 'must be a region of at most 64 characters'),
   OIDC_CLIENT_SECRETS: anyText,
+  WEBHOOK_SECRETS: (text) =>
+    parseSecrets(text) === undefined
+      ? 'must be a JSON object of secrets by URL, each whsec_ and at least 24 bytes in base64'
+      : undefined,
   USAGE_KEPT_DAYS: wholeNumber,
   USAGE_HELD_RECORDS: wholeNumber,
   REQUIRE_SIGNED_AGENT: anyText,

@@ -10,6 +10,7 @@ import { FileSweepObject as FileSweep } from './files/sweep-object.ts';
 import { toDurableObject } from './hosts/worker/to-durable-object.ts';
 import { withFileStore } from './hosts/worker/with-file-store.ts';
 import { responseOf } from './http/http-request.ts';
+import { NotificationObject as Notification } from './notifications/notification-object.ts';
 import { ObserveObject as Observe } from './observe/observe-object.ts';
 import { handleOpenAI } from './openai/handle-openai.ts';
 import { StoredResponsesObject as StoredResponses } from './openai/stored-responses.ts';
@@ -42,6 +43,7 @@ export class BatchQueueObject extends toDurableObject(BatchQueue) {}
 export class FactoryObject extends toDurableObject(Factory) {}
 export class FileSweepObject extends toDurableObject(FileSweep) {}
 export class LimitsObject extends toDurableObject(Limits) {}
+export class NotificationObject extends toDurableObject(Notification) {}
 export class ObserveObject extends toDurableObject(Observe) {}
 export class QueueObject extends toDurableObject(Queue) {}
 export class RegistryObject extends toDurableObject(Registry) {}

@@ -7,6 +7,7 @@ import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { httpUrlSchema } from '../http/common-schemas.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
+import { notificationsSchema } from '../settings/notification-settings.ts';
 import { peerLimitsSchema } from '../settings/peer-limits.ts';
 import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
@@ -44,6 +45,8 @@ export const settingsPatchSchema = z.strictObject({
   sites: sitesSchema.nullable().optional(),
   /** Limits of peer institutions at this institution's nodes, by name; null: none. */
   peer_limits: peerLimitsSchema.nullable().optional(),
+  /** Webhooks that get events; null: none. */
+  notifications: notificationsSchema.nullable().optional(),
   /** What usage costs, for statements; null: no prices. */
   prices: pricesSchema.nullable().optional(),
 });

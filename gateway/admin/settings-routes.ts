@@ -3,6 +3,7 @@ import { eq } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { membershipSchema } from '../../shared/gossip/index.ts';
+import { ApiError } from '../../shared/openai/api-errors.ts';
 import { sitesSchema } from '../../shared/slurm/site-profile.ts';
 import { settings } from '../accounts/account-tables.ts';
 import { database } from '../accounts/database.ts';
@@ -10,8 +11,11 @@ import { readGatewaySettings } from '../accounts/gateway-settings.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { readSites } from '../accounts/site-profiles.ts';
 import type { Env } from '../env.ts';
+import { NOTIFICATIONS_NAME, readNotifications } from '../notifications/notification-object.ts';
+import { parseSecrets } from '../platform/webhook-secrets.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
+import { type Notifications, notificationsSchema } from '../settings/notification-settings.ts';
 import { peerLimitsSchema } from '../settings/peer-limits.ts';
 import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
@@ -41,6 +45,7 @@ const settingsSchema = z.object({
   sites: sitesSchema,
   peer_limits: peerLimitsSchema,
   prices: pricesSchema.nullable(),
+  notifications: notificationsSchema,
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -84,6 +89,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     sites: await readSites(env),
     peer_limits: peerLimits,
     prices: (await readPrices(env)) ?? null,
+    notifications: await readNotifications(env),
   };
 }
 
@@ -103,6 +109,17 @@ async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<obje
     ];
   });
   if (writes.length === 0) return before;
+  requireWebhookSecrets(env, body.notifications);
   await applyChange(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
+  if (body.notifications !== undefined) await env.NOTIFICATIONS.getByName(NOTIFICATIONS_NAME).wake();
   return read(env);
+}
+
+/** @throws ApiError 422 if a webhook has no secret: its events could not be signed */
+function requireWebhookSecrets(env: Env, notifications: Notifications | null | undefined): void {
+  const secrets = parseSecrets(env.WEBHOOK_SECRETS);
+  const without = notifications?.webhooks.find(({ url }) => secrets?.has(url) !== true);
+  if (without === undefined) return;
+  const message = `notifications: WEBHOOK_SECRETS in the gateway's environment has no secret for ${without.url}.`;
+  throw new ApiError('unprocessable_content', message, { param: 'notifications' });
 }

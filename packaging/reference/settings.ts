@@ -34,6 +34,10 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
     '',
   ],
   OIDC_CLIENT_SECRETS: ['secret: JSON object with the client secret of each OIDC issuer', ''],
+  WEBHOOK_SECRETS: [
+    'secret: JSON object with the secret of each webhook, `whsec_` and at least 24 bytes in base64: [webhooks](../webhooks.md)',
+    '',
+  ],
   USAGE_KEPT_DAYS: ['days for which usage records are kept', '400'],
   USAGE_HELD_RECORDS: ['maximum usage records (1 KiB each) in memory while the storage cannot be written', '50000'],
   REQUIRE_SIGNED_AGENT: [
@@ -105,6 +109,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'membership.reconnect_ms': 'time for a closed tunnel to reconnect, before other nodes are asked to probe the node',
   'membership.grace_ms': 'minimum time from suspicion to eviction; up to 12 times as long if fewer nodes agree',
   minimum_agent_version: 'oldest agent version that is admitted; agents that report no version are not admitted',
+  'notifications.webhooks[].url': 'address that gets a POST for each event: [webhooks](../webhooks.md)',
+  'notifications.webhooks[].events[]': 'events that the webhook gets; absent: all',
   'prices.unit': 'unit of prices and amounts in [statements](../usage.md#statements), such as CHF or SU',
   'prices.decimals': 'decimals of an amount, to which each line of a statement is rounded',
   'prices.rules[].models[]': 'models of the rule; `org/*` is all models of org; absent: all',

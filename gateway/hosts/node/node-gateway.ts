@@ -15,6 +15,7 @@ import { FactoryObject } from '../../factory/factory-object.ts';
 import type { FileStore } from '../../files/file-store.ts';
 import { FileSweepObject } from '../../files/sweep-object.ts';
 import type { ReleaseFiles } from '../../install/install-routes.ts';
+import { NotificationObject } from '../../notifications/notification-object.ts';
 import { POLICY_FAULTS } from '../../observe/metric-families.ts';
 import { MetricsReporter } from '../../observe/metrics-reporter.ts';
 import { ObserveObject } from '../../observe/observe-object.ts';
@@ -101,6 +102,7 @@ const CLASSES = {
   BATCH_QUEUE: BatchQueueObject,
   FACTORY: FactoryObject,
   FILE_SWEEP: FileSweepObject,
+  NOTIFICATIONS: NotificationObject,
   CIRCUIT: CircuitObject,
 } satisfies Record<string, ObjectClass>;
 
@@ -194,6 +196,7 @@ export class NodeGateway {
       BATCH_QUEUE: shared.namespace<BatchQueueObject>('BATCH_QUEUE'),
       FACTORY: shared.namespace<FactoryObject>('FACTORY'),
       FILE_SWEEP: shared.namespace<FileSweepObject>('FILE_SWEEP'),
+      NOTIFICATIONS: shared.namespace<NotificationObject>('NOTIFICATIONS'),
       ...(settings.MESH_RELAY === 'off' || cluster !== undefined
         ? {}
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),

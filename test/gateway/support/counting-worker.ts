@@ -118,6 +118,7 @@ export const ObserveObject = counting(gateway.ObserveObject, 'OBSERVE');
 export const QueueObject = counting(gateway.QueueObject, 'QUEUE');
 export const RegistryObject = counting(gateway.RegistryObject, 'REGISTRY');
 export const RegistryRelay = counting(gateway.RegistryRelay, 'RELAY');
+export const NotificationObject = counting(gateway.NotificationObject, 'NOTIFICATIONS');
 export const StoredResponsesObject = counting(gateway.StoredResponsesObject, 'RESPONSES');
 export const TunnelObject = counting(gateway.TunnelObject, 'TUNNEL');
 export const UsageObject = counting(gateway.UsageObject, 'USAGE');
