@@ -15,6 +15,7 @@ export type User = Row<'/admin/users'>;
 export type Project = Row<'/admin/projects'>;
 export type Provider = Row<'/admin/providers'>;
 export type AccessRequest = Row<'/admin/access-requests'>;
+export type ProviderRight = Row<'/admin/provider-rights'>;
 export type Key = Row<'/admin/keys'>;
 export type JoinToken = Row<'/admin/join-tokens'>;
 export type Peer = Row<'/admin/peers'>;

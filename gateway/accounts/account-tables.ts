@@ -183,6 +183,11 @@ export const accessRequests = sqliteTable(
     /** The requested project; NULL if the request is for a model. */
     projectId: text('project_id'),
     model: text('model'),
+    /** Set if the request is for the right to contribute nodes: the provider, and the requested limits. Otherwise NULL. */
+    provider: text('provider'),
+    cluster: text('cluster'),
+    maxNodes: integer('max_nodes'),
+    expiresAt: integer('expires_at'),
     reason: text('reason').notNull(),
     status: text('status', { enum: ['open', 'approved', 'refused'] }).notNull(),
     createdAt: integer('created_at').notNull(),
@@ -191,6 +196,28 @@ export const accessRequests = sqliteTable(
   (table) => [
     index('access_requests_created').on(table.createdAt, table.id),
     index('access_requests_user').on(table.userId, table.createdAt),
+  ],
+);
+
+/** Rights of users to create join tokens for one provider and cluster; see admin/people/provider-rights.ts. */
+export const providerRights = sqliteTable(
+  'provider_rights',
+  {
+    id: text('id').primaryKey(),
+    userId: text('user_id').notNull(),
+    provider: text('provider').notNull(),
+    cluster: text('cluster').notNull(),
+    /** Maximum concurrent nodes with all tokens of this right together. */
+    maxNodes: integer('max_nodes').notNull(),
+    /** Id of the key or user that granted the right. */
+    grantedBy: text('granted_by').notNull(),
+    createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    revokedAt: integer('revoked_at'),
+  },
+  (table) => [
+    index('provider_rights_created').on(table.createdAt, table.id),
+    index('provider_rights_user').on(table.userId, table.createdAt),
   ],
 );
 
@@ -227,6 +254,8 @@ export const joinTokens = sqliteTable(
     cluster: text('cluster'),
     /** Maximum concurrent nodes with this token; NULL: the provider's maximum. */
     maxNodes: integer('max_nodes'),
+    /** The right by which a user created the token; NULL: the user has the role provider or operator. */
+    rightId: text('right_id'),
     /** Number of nodes that ever joined with this token. */
     joined: integer('nodes').notNull().default(0),
     createdAt: integer('created_at').notNull(),
@@ -236,6 +265,7 @@ export const joinTokens = sqliteTable(
   (table) => [
     index('join_tokens_created').on(table.createdAt, table.id),
     index('join_tokens_provider').on(table.provider, table.createdAt),
+    index('join_tokens_right').on(table.rightId),
   ],
 );
 

@@ -5,7 +5,7 @@
 import { and, eq, isNull, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import type { Env } from '../env.ts';
-import { joinTokens, providers } from './account-tables.ts';
+import { joinTokens, providerRights, providers, users } from './account-tables.ts';
 import { database, queryOrUnavailable } from './database.ts';
 import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 
@@ -35,14 +35,17 @@ export async function readJoinGrant(
   if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
   const [found] = await queryOrUnavailable(
     database(env)
-      .select({ token: joinTokens, providerNodesMax: providers.maxNodes })
+      .select({ token: joinTokens, providerNodesMax: providers.maxNodes, leftAt: users.disabledAt })
       .from(joinTokens)
       .leftJoin(providers, eq(providers.id, joinTokens.provider))
+      .leftJoin(providerRights, eq(providerRights.id, joinTokens.rightId))
+      .leftJoin(users, eq(users.id, providerRights.userId))
       .where(eq(joinTokens.hash, sha256Hex(token))),
   );
   if (found === undefined) throw unknownToken();
   const { id, provider, cluster: only, maxNodes, revokedAt, expiresAt } = found.token;
   if (revokedAt !== null) throw revokedToken();
+  if (found.leftAt !== null) throw refused('The user that created this join token is disabled.');
   if (expiresAt !== null && expiresAt <= now) throw refused('This join token has expired.');
   if (only !== null && cluster !== undefined && only !== cluster) {
     const message = `This join token is for the cluster "${only}", but the agent names "${cluster}".`;

@@ -30,7 +30,7 @@ export function newInstallationSecret(): string {
 }
 
 /** Creates an id that needs no escaping in a URL or on a command line. */
-export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj' | 'req'): string {
+export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj' | 'req' | 'right'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
 

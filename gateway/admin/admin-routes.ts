@@ -32,6 +32,7 @@ import { keyRoutes } from './people/keys.ts';
 import { memberRoutes } from './people/members.ts';
 import { ownUsageRoutes } from './people/own-usage.ts';
 import { projectRoutes } from './people/projects.ts';
+import { providerRightRoutes } from './people/provider-rights.ts';
 import { userRoutes } from './people/users.ts';
 import { providerRoutes } from './providers.ts';
 import { regionPriceRoutes } from './regions/electricity-prices.ts';
@@ -58,6 +59,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...projectRoutes,
   ...memberRoutes,
   ...accessRequestRoutes,
+  ...providerRightRoutes,
   ...providerRoutes,
   ...joinTokenRoutes,
   ...factoryTokenRoutes,

@@ -5,8 +5,10 @@ import {
   apiKeys,
   auditLog,
   deviceLogins,
+  joinTokens,
   memberLimits,
   projectMembers,
+  providerRights,
   sessions,
   users,
 } from '../accounts/account-tables.ts';
@@ -91,6 +93,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     lastLoginAt: null,
   };
   const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
+  const rights = db.select({ id: providerRights.id }).from(providerRights).where(eq(providerRights.userId, user));
   // Access requests that were decided long ago are only in the audit log.
   const asker = sql`${auditLog.after} ->> 'user_id'`;
   const requests = and(like(auditLog.action, 'access_request.%'), eq(asker, user));
@@ -110,6 +113,11 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
       .set({ before: null, after: null })
       .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys), requests)),
     db.delete(accessRequests).where(eq(accessRequests.userId, user)),
+    db
+      .update(joinTokens)
+      .set({ revokedAt: now })
+      .where(and(inArray(joinTokens.rightId, rights), isNull(joinTokens.revokedAt))),
+    db.delete(providerRights).where(eq(providerRights.userId, user)),
     db.delete(projectMembers).where(eq(projectMembers.userId, user)),
     db.delete(memberLimits).where(eq(memberLimits.userId, user)),
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { askGateway, CONNECTION_FLAGS, printAnswer, printList, targetAt, wasDeleted } from './api-client.ts';
 import { bodyFromFlags, limitsFromAnswer, mergeLimits } from './resource-command.ts';
-import { LIMIT_FLAGS } from './resources.ts';
+import { LIMIT_FLAGS, RIGHT_FLAGS } from './resources.ts';
 
 const memberSchema = z.object({
   project_id: z.string(),
@@ -106,38 +106,91 @@ const requestSchema = z.object({
   user_name: z.string().nullish(),
   project_id: z.string().nullable(),
   model: z.string().nullable(),
+  provider: z.string().nullish(),
+  cluster: z.string().nullish(),
   reason: z.string(),
   status: z.string(),
   created_at: z.string(),
 });
 
-const ACCESS_USAGE = 'list | approve ID | refuse ID';
+const rightSchema = z.object({
+  id: z.string(),
+  user_id: z.string(),
+  provider: z.string(),
+  cluster: z.string(),
+  max_nodes: z.number(),
+  expires_at: z.string(),
+  revoked_at: z.string().nullable(),
+});
+
+const ACCESS_USAGE = 'request … | list | approve ID | refuse ID | rights | revoke RIGHT';
+const ACCESS_FLAGS: Flags = {
+  project: { value: 'ID', help: 'request: membership in this project' },
+  model: { value: 'M', help: 'request: this model with an access list' },
+  provider: { value: 'P', help: 'request: the right to contribute nodes of this provider' },
+  reason: { value: 'TEXT', help: 'request: one line for the user that decides' },
+  ...RIGHT_FLAGS,
+  ...CONNECTION_FLAGS,
+};
 
 export const ACCESS_COMMAND: Command = {
-  summary: 'list and decide requests for access to projects and models',
+  summary: 'request access to projects and models, or the right to contribute nodes, and decide requests',
   examples: `${ACCESS_USAGE}
 
+  otela-gateway access request --project proj_77… --reason "my thesis"
+  otela-gateway access request --provider eth --cluster alps --max-nodes 4 --expires 90d --reason "our GPUs at night"
   otela-gateway access list
   otela-gateway access approve req_5b…                grants the access immediately
-  otela-gateway access refuse req_5b…`,
-  verbs: ['list', 'approve', 'refuse'],
-  flags: CONNECTION_FLAGS,
+  otela-gateway access approve req_5b… --max-nodes 2 --expires 30d      a right to contribute, with other limits
+  otela-gateway access refuse req_5b…
+  otela-gateway access rights                         rights to contribute nodes; tokens create --provider P --cluster C
+  otela-gateway access revoke right_8e…               revokes its tokens and ends their sessions`,
+  verbs: ['request', 'list', 'approve', 'refuse', 'rights', 'revoke'],
+  flags: ACCESS_FLAGS,
   run: accessCommand,
 };
 
 async function accessCommand(args: readonly string[]): Promise<number> {
-  const { values, words } = parseLine(args, CONNECTION_FLAGS, { words: 2 });
+  const { values, words, given } = parseLine(args, { ...ACCESS_FLAGS, ...CONNECTION_FLAGS }, { words: 2 });
   const [verb, id] = words;
   const target = targetAt('/admin/access-requests', values);
+  const rights = targetAt('/admin/provider-rights', values);
+  const wanted = bodyFromFlags({ flags: RIGHT_FLAGS }, values);
+  const taken = verb === 'request' ? Object.keys(ACCESS_FLAGS) : verb === 'approve' ? Object.keys(RIGHT_FLAGS) : [];
+  const over = [...given.keys()].find((flag) => !(flag in CONNECTION_FLAGS) && !taken.includes(flag));
+  if (over !== undefined) throw new UsageError(`otela-gateway access ${verb} takes no --${over}`);
+  if (verb === 'request' && id === undefined) {
+    const [project] = given.get('project') ?? [];
+    const asked = { project_id: project, model: given.get('model')?.[0], provider: given.get('provider')?.[0] };
+    const reason = given.get('reason')?.[0];
+    const body = { ...asked, ...wanted, ...(reason !== undefined && { reason }) };
+    return printAnswer(target, requestRow, await askGateway(target, 'POST', '', body));
+  }
+  if (verb === 'rights' && id === undefined)
+    return printList(rights, { head: ['id', 'user', 'provider', 'cluster', 'nodes', 'until', 'state'], row: rightRow });
+  if (verb === 'revoke' && id !== undefined)
+    return printAnswer(rights, rightRow, await askGateway(rights, 'DELETE', `/${encodeURIComponent(id)}`));
   if (verb === 'list' && id === undefined)
     return printList(target, { head: ['id', 'status', 'who', 'requests', 'when', 'reason'], row: requestRow });
   const status = verb === 'approve' ? 'approved' : verb === 'refuse' ? 'refused' : undefined;
   if (status === undefined || id === undefined) throw new UsageError(`usage: otela-gateway access ${ACCESS_USAGE}`);
-  return printAnswer(target, requestRow, await askGateway(target, 'PATCH', `/${encodeURIComponent(id)}`, { status }));
+  return printAnswer(
+    target,
+    requestRow,
+    await askGateway(target, 'PATCH', `/${encodeURIComponent(id)}`, { status, ...wanted }),
+  );
+}
+
+function rightRow(value: unknown): string[] {
+  const { id, user_id, provider, cluster, max_nodes, expires_at, revoked_at } = rightSchema.parse(value);
+  return [id, user_id, provider, cluster, String(max_nodes), expires_at, revoked_at === null ? 'granted' : 'revoked'];
 }
 
 function requestRow(value: unknown): string[] {
-  const { id, user_id, user_name, project_id, model, reason, status, created_at } = requestSchema.parse(value);
+  const { id, user_id, user_name, project_id, model, provider, cluster, reason, status, created_at } =
+    requestSchema.parse(value);
+  const what =
+    provider == null ? (project_id ?? `model ${model}`) : `nodes of ${provider}, ${cluster ?? 'any cluster'}`;
   const who = user_name == null ? user_id : `${user_name} (${user_id})`;
-  return [id, status, who, project_id ?? `model ${model}`, created_at, reason || '–'];
+  return [id, status, who, what, created_at, reason || '–'];
 }

@@ -65,6 +65,13 @@ export const LIMIT_FLAGS: Resource['flags'] = {
   'monthly-tokens': count('tokens_per_month', 'tokens per calendar month (UTC); "none": no limit'),
 };
 
+/** What a right to contribute nodes is for. */
+export const RIGHT_FLAGS: Resource['flags'] = {
+  cluster: text('cluster', 'C', 'request, approve: the cluster of the nodes'),
+  'max-nodes': { member: 'max_nodes', kind: 'count', value: 'N', help: 'request, approve: maximum nodes at a time' },
+  expires: expiry('request, approve: when the right ends; default: in 90 days'),
+};
+
 const RESTRICTIONS: Resource['flags'] = {
   models: list('models', 'M,…', 'allowed models, org/* for all models of org; "any": all'),
   endpoints: list('endpoints', 'E,…', 'allowed endpoints, for example chat/completions,embeddings; "any": all'),

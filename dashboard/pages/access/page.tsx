@@ -3,6 +3,7 @@ import { t } from '../../texts/index.ts';
 import { Page } from '../../ui/page.tsx';
 import { Catalogue } from './catalogue.tsx';
 import { Projects } from './projects.tsx';
+import { ProviderRights } from './provider-rights.tsx';
 import { AccessRequests } from './requests.tsx';
 
 const texts = t.access;
@@ -15,6 +16,7 @@ export default function AccessPage() {
       {!mayAsk && <p className="max-w-2xl text-pretty text-muted">{texts.needsLogin}</p>}
       <Projects mayChange={mayAsk} />
       <AccessRequests mayAsk={mayAsk && person !== null} mayDecide={mayAsk} />
+      <ProviderRights mayRevoke={mayAsk} />
       <Catalogue />
     </Page>
   );

@@ -36,8 +36,16 @@ export function AccessRequests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDeci
   );
   const ask = (filled: FilledFields) => {
     const [project_id, model] = [filled.optional('project'), filled.optional('model')];
-    if ((project_id === null) === (model === null)) throw new Error(texts.one);
-    const what = project_id === null ? { model: model ?? '' } : { project_id };
+    const provider = filled.optional('provider');
+    if ([project_id, model, provider].filter((one) => one !== null).length !== 1) throw new Error(texts.one);
+    const until = filled.text('until');
+    const right = {
+      provider: provider ?? '',
+      ...(filled.optional('cluster') !== null && { cluster: filled.text('cluster') }),
+      ...(filled.number('nodes') !== null && { max_nodes: filled.number('nodes') ?? 1 }),
+      ...(until !== '' && { expires_at: `${until}T23:59:59Z` }),
+    };
+    const what = project_id !== null ? { project_id } : model !== null ? { model } : right;
     return gateway.POST('/admin/access-requests', { body: { ...what, reason: filled.text('reason') } });
   };
   return (
@@ -57,8 +65,8 @@ export function AccessRequests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDeci
         of={requests}
         columns={columns}
         none={texts.none}
-        words={({ user_name, user_id, project_id, model, reason }) =>
-          `${user_name ?? ''} ${user_id} ${project_id ?? ''} ${model ?? ''} ${reason}`
+        words={({ user_name, user_id, project_id, model, provider, cluster, reason }) =>
+          `${user_name ?? ''} ${user_id} ${project_id ?? model ?? ''} ${provider ?? ''} ${cluster ?? ''} ${reason}`
         }
         rowId={({ id }) => id}
       />
@@ -76,6 +84,14 @@ export function AccessRequests({ mayAsk, mayDecide }: { mayAsk: boolean; mayDeci
           <Field label={texts.model} hint={texts.modelHint}>
             {(id) => <Input id={id} name="model" maxLength={256} spellCheck={false} />}
           </Field>
+          <Field label={texts.provider} hint={texts.providerHint}>
+            {(id) => <Input id={id} name="provider" maxLength={63} spellCheck={false} />}
+          </Field>
+          <Field label={texts.cluster}>
+            {(id) => <Input id={id} name="cluster" maxLength={63} spellCheck={false} />}
+          </Field>
+          <Field label={texts.nodes}>{(id) => <Input id={id} name="nodes" type="number" min={1} max={1000} />}</Field>
+          <Field label={texts.until}>{(id) => <Input id={id} name="until" type="date" />}</Field>
           <Field label={texts.reason} hint={texts.reasonHint} className={WIDE}>
             {(id) => <Input id={id} name="reason" maxLength={500} />}
           </Field>
@@ -106,7 +122,11 @@ function columnsOf({ me, isOperator, mayAsk, mayDecide, busy, decide }: Rights):
     {
       id: 'what',
       header: columns.what,
-      cell: ({ project_id, model }) => <code className="text-xs [overflow-wrap:anywhere]">{project_id ?? model}</code>,
+      cell: ({ project_id, model, provider, cluster }) => (
+        <code className="text-xs [overflow-wrap:anywhere]">
+          {provider === null ? (project_id ?? model) : texts.nodesOf(provider, cluster)}
+        </code>
+      ),
     },
     { id: 'reason', header: columns.reason, cell: ({ reason }) => reason || t.common.none },
     { id: 'when', header: columns.when, nowrap: true, cell: ({ created_at }) => dateTime(created_at) },

@@ -1,9 +1,10 @@
 /**
- * Access requests: a user asks for membership in a project or for a model. The project's leads, the model's owner or an
- * operator decides.
+ * Access requests: a user asks for membership in a project, for a model, or for the right to contribute nodes. The
+ * project's leads, the model's owner, users with the role of the provider, or an operator decide.
  */
 import { and, count, eq, gt, inArray, lt, ne, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
+import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { accessRequests, projectMembers, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
@@ -13,11 +14,12 @@ import { sqlFragments } from '../../accounts/sql-fragments.ts';
 import { CONTROL_FREE } from '../../http/common-schemas.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { applyChange, createOnce } from '../apply-change.ts';
-import { isoTime, listSchema, readPage } from '../field-schemas.ts';
+import { expiryMs, isoTime, listSchema, readPage } from '../field-schemas.ts';
 import { pageSchema, rfc3339 } from '../pagination.ts';
 import { requireProject } from '../require-existing.ts';
 import { memberId } from './member-view.ts';
 import { isProjectLead } from './members.ts';
+import { grantRight, mayGrant, type RightFields, rightFields } from './provider-rights.ts';
 
 type Row = typeof accessRequests.$inferSelect;
 
@@ -33,8 +35,14 @@ const ACCESS_MAX = 100;
 const createSchema = z.strictObject({
   project_id: z.string().max(64).optional(),
   model: z.string().min(1).max(256).optional(),
+  /** The provider for which the user wants to contribute nodes, with what the user wants. */
+  provider: idSchema.optional(),
+  ...rightFields,
   reason: z.string().trim().max(500).regex(CONTROL_FREE, 'must be one line').default(''),
 });
+
+const decisionSchema = z.strictObject({ status: z.enum(['approved', 'refused']), ...rightFields });
+type Decision = z.infer<typeof decisionSchema>;
 
 const requestSchema = z.object({
   object: z.literal('access_request'),
@@ -42,6 +50,10 @@ const requestSchema = z.object({
   user_id: z.string(),
   project_id: z.string().nullable(),
   model: z.string().nullable(),
+  provider: z.string().nullable(),
+  cluster: z.string().nullable(),
+  max_nodes: z.number().nullable(),
+  expires_at: z.iso.datetime().nullable(),
   reason: z.string(),
   status: z.enum(['open', 'approved', 'refused']),
   created_at: z.iso.datetime(),
@@ -51,10 +63,11 @@ const requestSchema = z.object({
 export const accessRequestRoutes: readonly AdminRoute[] = [
   route({
     role: 'consumer',
-    login: true,
+    scope: 'usage',
     method: 'post',
     path: '/access-requests',
-    summary: 'Request access to a project, or to a model with restricted access.',
+    summary:
+      'Request access to a project, to a model with restricted access, or the right to contribute nodes of a provider.',
     body: createSchema,
     answer: requestSchema,
     run: createRequest,
@@ -75,8 +88,8 @@ export const accessRequestRoutes: readonly AdminRoute[] = [
     method: 'patch',
     path: '/access-requests/:id',
     summary:
-      'Approve or refuse a request. For leads of the project, the owner of the model, and operators. Only operators may approve their own request; other users may withdraw it with the status refused.',
-    body: z.strictObject({ status: z.enum(['approved', 'refused']) }),
+      'Approve or refuse a request. For leads of the project, the owner of the model, users with the role of the provider, and operators. An approval of a right to contribute may set its cluster, number of nodes and end. Only operators may approve their own request; other users may withdraw it with the status refused.',
+    body: decisionSchema,
     answer: requestSchema,
     run: decide,
   }),
@@ -104,14 +117,20 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
   const { userId } = account;
   if (userId === undefined)
     throw new ApiError('permission_denied', 'Only a user can request access; this key belongs to no user.');
-  const { project_id: projectId = null, model = null, reason } = body;
-  if ((projectId === null) === (model === null))
-    throw new ApiError('unprocessable_content', 'Give exactly one of project_id and model.');
+  const { project_id: projectId = null, model = null, provider = null, reason } = body;
+  const { cluster = null, max_nodes: maxNodes = null } = body;
+  if ([projectId, model, provider].filter((one) => one !== null).length !== 1)
+    throw new ApiError('unprocessable_content', 'Give exactly one of project_id, model and provider.');
+  requireProviderFor(provider, body);
   const row: Row = {
     id: newId('req'),
     userId,
     projectId,
     model,
+    provider,
+    cluster,
+    maxNodes,
+    expiresAt: expiryMs(body.expires_at, now),
     reason,
     status: 'open',
     createdAt: now,
@@ -131,6 +150,12 @@ async function createRequest(call: AdminCall<z.infer<typeof createSchema>>): Pro
       return known && view(known);
     },
   });
+}
+
+/** @throws ApiError 422 if a request for something else names a cluster, a number of nodes or an end */
+function requireProviderFor(provider: string | null, { cluster, max_nodes, expires_at }: RightFields): void {
+  if (provider !== null || [cluster, max_nodes, expires_at].every((one) => one === undefined)) return;
+  throw new ApiError('unprocessable_content', 'cluster, max_nodes and expires_at: are for requests with a provider.');
 }
 
 /**
@@ -163,10 +188,13 @@ function seen({ account, env }: AdminCall<unknown, unknown>): SQL | undefined {
     eq(accessRequests.userId, userId),
     inArray(accessRequests.projectId, led),
     inArray(accessRequests.model, owned),
+    account.role === 'provider' && account.provider !== undefined
+      ? eq(accessRequests.provider, account.provider)
+      : undefined,
   );
 }
 
-async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Promise<object> {
+async function decide(call: AdminCall<Decision>): Promise<object> {
   const { env, now, body } = call;
   const id = call.param('id');
   const db = database(env);
@@ -179,9 +207,10 @@ async function decide(call: AdminCall<{ status: 'approved' | 'refused' }>): Prom
   if (!(await mayDecide(call, row)))
     throw new ApiError(
       'permission_denied',
-      'Only leads of the project, the owner of the model and operators can decide.',
+      'Only leads of the project, the owner of the model, users with the role of the provider and operators can decide.',
     );
   requireOpen(row);
+  requireProviderFor(row.provider, body);
   const after = { ...row, status: body.status, decidedAt: now };
   // Of two concurrent decisions the second finds no open request, so its status is NULL, and the whole batch fails with
   // all that it grants.
@@ -204,13 +233,14 @@ function requireOpen({ status }: Row): void {
   if (status !== 'open') throw new ApiError('unprocessable_content', `This request was already ${status}.`);
 }
 
-async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, row: Row): Promise<boolean> {
+async function mayDecide(call: AdminCall<Decision>, row: Row): Promise<boolean> {
   const { account, env, body } = call;
   if (account.role === 'operator') return true;
   if (account.userId === undefined) return false;
   // Users may withdraw their own requests, because each undecided request counts against OPEN_MAX.
   if (row.userId === account.userId) return body.status === 'refused';
   if (row.projectId !== null) return isProjectLead(call, row.projectId);
+  if (row.provider !== null) return mayGrant(account, row.provider);
   const [entry] = await queryOrUnavailable(
     database(env)
       .select({ owner: catalogue.ownerId })
@@ -224,13 +254,23 @@ async function mayDecide(call: AdminCall<{ status: 'approved' | 'refused' }>, ro
  * Returns the statements that an approval adds to its transaction.
  * @throws ApiError 422 if there is nothing to grant, or if the project does not exist or is disabled
  */
-async function grant({ env, now }: AdminCall<unknown>, { userId, projectId, model }: Row) {
+async function grant(call: AdminCall<Decision>, row: Row) {
+  const { env, now, body } = call;
+  const { userId, projectId, model, provider } = row;
   const db = database(env);
+  if (provider !== null) {
+    const wanted = {
+      cluster: body.cluster ?? row.cluster ?? undefined,
+      max_nodes: body.max_nodes ?? row.maxNodes ?? undefined,
+      expires_at: body.expires_at ?? isoTime(row.expiresAt) ?? undefined,
+    };
+    return grantRight(call, userId, provider, wanted);
+  }
   if (projectId !== null) {
     await requireProject(env, projectId);
     const id = memberId(projectId, userId);
-    const row = { id, projectId, userId, lead: false, claimed: false, createdAt: now };
-    return [db.insert(projectMembers).values(row).onConflictDoNothing()];
+    const member = { id, projectId, userId, lead: false, claimed: false, createdAt: now };
+    return [db.insert(projectMembers).values(member).onConflictDoNothing()];
   }
   const mine = eq(catalogue.model, model ?? '');
   const [entry] = await queryOrUnavailable(db.select({ access: catalogue.access }).from(catalogue).where(mine));
@@ -253,6 +293,10 @@ function view(row: Row): z.infer<typeof requestSchema> {
     user_id: row.userId,
     project_id: row.projectId,
     model: row.model,
+    provider: row.provider,
+    cluster: row.cluster,
+    max_nodes: row.maxNodes,
+    expires_at: isoTime(row.expiresAt),
     reason: row.reason,
     status: row.status,
     created_at: rfc3339(row.createdAt),

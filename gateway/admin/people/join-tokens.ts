@@ -1,8 +1,8 @@
 /**
- * Join tokens, with which agents register nodes. Operators create them for any provider, other users for their own
- * provider.
+ * Join tokens, with which agents register nodes. Operators create them for any provider, users with the role provider
+ * for their own, and other users within their rights to contribute.
  */
-import { and, eq } from 'drizzle-orm';
+import { and, eq, gt, inArray, isNull, or, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -18,6 +18,7 @@ import { applyChange, createOnce } from '../apply-change.ts';
 import { expiryMs, expirySchema, isoTime, listSchema, readPage } from '../field-schemas.ts';
 import { type PageQuery, pageSchema, rfc3339 } from '../pagination.ts';
 import { findProvider, marksNewProviders, requireProviderLimit } from '../providers.ts';
+import { findRight, providerIfWithin, tokensOfUser } from './provider-rights.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
 
@@ -33,8 +34,11 @@ const createSchema = z.strictObject({
   /** The only cluster that agents may join with the token; null: any. */
   cluster: idSchema.nullable().default(null),
   name: displayNameSchema.optional(),
-  /** Maximum concurrent nodes with this token; null: the provider's maximum. */
-  max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(NODES_DEFAULT),
+  /**
+   * Maximum concurrent nodes with this token. Absent: 1,000, or as many as the caller's right allows. Null: the
+   * provider's maximum, or as many as the right allows.
+   */
+  max_nodes: z.number().int().min(1).max(1_000_000).nullable().optional(),
   expires_at: expirySchema.optional(),
 });
 
@@ -55,7 +59,7 @@ const joinTokenSchema = z.object({
   revoked_at: z.iso.datetime().nullable(),
 });
 
-const PROVIDER = { role: 'provider' } as const;
+const PROVIDER = { role: 'consumer' } as const;
 
 export const joinTokenRoutes: readonly AdminRoute[] = [
   route({
@@ -100,21 +104,35 @@ async function createToken(call: AdminCall<z.infer<typeof createSchema>>): Promi
   const provider = body.provider ?? account.provider;
   if (provider === undefined)
     throw new ApiError('unprocessable_content', 'provider: is required.', { param: 'provider' });
-  if (account.role !== 'operator' && provider !== account.provider) {
-    throw new ApiError(
-      'permission_denied',
-      `Your provider is "${account.provider}". Only operators can create tokens for other providers.`,
-    );
-  }
+  const isOwn = account.role === 'operator' || (account.role === 'provider' && provider === account.provider);
+  const right = isOwn ? undefined : await requireRight(call, provider);
   const known = await findProvider(env, provider);
   if (known?.deletedAt != null || (known === undefined && account.role !== 'operator')) {
     throw new ApiError('unprocessable_content', `provider: There is no provider "${provider}".`, { param: 'provider' });
   }
   if (known === undefined) await requireProviderLimit(env);
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
-  const { cluster, name = provider, max_nodes: maxNodes } = body;
-  const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
-  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, joined: 0, createdAt: now, ...ends };
+  const { cluster, name = provider } = body;
+  const unset = body.max_nodes === undefined ? NODES_DEFAULT : body.max_nodes;
+  const maxNodes = right === undefined ? unset : (body.max_nodes ?? right.maxNodes);
+  const until = expiryMs(body.expires_at, now);
+  const expiresAt = right === undefined ? until : Math.min(until ?? right.expiresAt, right.expiresAt);
+  const rightId = right?.id ?? null;
+  const ends = { expiresAt, revokedAt: null };
+  const row = {
+    id: newId('jt'),
+    hash,
+    prefix,
+    name,
+    provider,
+    cluster,
+    maxNodes,
+    rightId,
+    joined: 0,
+    createdAt: now,
+    ...ends,
+  };
+  const within = right === undefined ? provider : providerIfWithin(right, maxNodes ?? right.maxNodes, now);
   const made = { id: provider, name: provider, trustedByDefault: await marksNewProviders(env), createdAt: now };
   const db = database(env);
   const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
@@ -122,8 +140,11 @@ async function createToken(call: AdminCall<z.infer<typeof createSchema>>): Promi
     action: 'join_token.create',
     object: row.id,
     after: view(row),
-    statements: [db.insert(joinTokens).values(row), ...missing],
+    statements: [db.insert(joinTokens).values({ ...row, provider: within }), ...missing],
     shown: { ...view(row), token: plaintext },
+    check: async () => {
+      if (right !== undefined) await requirePlaces(env, right, maxNodes ?? right.maxNodes, now);
+    },
     find: async (id) => {
       const [token] = await queryOrUnavailable(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
       return token && present(call.env, token);
@@ -149,8 +170,45 @@ async function endSessions(call: AdminCall, token: string): Promise<void> {
   await notifyRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }
 
-function own({ account }: AdminCall<unknown, unknown>) {
-  return account.role === 'operator' ? undefined : eq(joinTokens.provider, account.provider ?? '');
+/** Selects the tokens that the caller may see and revoke. */
+function own(call: AdminCall<unknown, unknown>) {
+  const { role, provider } = call.account;
+  if (role === 'operator') return undefined;
+  const byRight = inArray(joinTokens.rightId, tokensOfUser(call));
+  return role === 'provider' && provider !== undefined ? or(eq(joinTokens.provider, provider), byRight) : byRight;
+}
+
+/** @throws ApiError 403 if the caller has no right to contribute to the provider's cluster */
+async function requireRight(call: AdminCall<z.infer<typeof createSchema>>, provider: string) {
+  const { cluster } = call.body;
+  const right = await findRight(call, provider, cluster);
+  if (right !== undefined) return right;
+  const where = cluster === null ? 'without a cluster' : `for the cluster "${cluster}"`;
+  throw new ApiError(
+    'permission_denied',
+    `You have no right to create tokens of "${provider}" ${where}. Ask for it: POST /admin/access-requests.`,
+  );
+}
+
+/** @throws ApiError 422 if tokens of the right would be for more nodes than it allows */
+async function requirePlaces(
+  env: Env,
+  right: NonNullable<Awaited<ReturnType<typeof findRight>>>,
+  wanted: number,
+  now: number,
+) {
+  const { maxNodes, rightId, revokedAt, expiresAt } = joinTokens;
+  const valid = and(eq(rightId, right.id), isNull(revokedAt), gt(expiresAt, now));
+  const [row] = await queryOrUnavailable(
+    database(env)
+      .select({ used: sql<number>`coalesce(sum(${maxNodes}), 0)` })
+      .from(joinTokens)
+      .where(valid),
+  );
+  const left = right.maxNodes - Number(row?.used ?? 0);
+  if (wanted <= left) return;
+  const message = `max_nodes: Your right allows ${right.maxNodes} nodes, and your tokens leave ${Math.max(0, left)}. Give fewer, or revoke a token.`;
+  throw new ApiError('unprocessable_content', message, { param: 'max_nodes' });
 }
 
 async function found(call: AdminCall<unknown, unknown>): Promise<JoinToken> {

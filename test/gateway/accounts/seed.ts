@@ -4,10 +4,15 @@ import { apiKeys, type Role } from '../../../gateway/accounts/account-tables.ts'
 import { database } from '../../../gateway/accounts/database.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../../gateway/accounts/secrets.ts';
 
-export async function seedKey(role: Role): Promise<{ id: string; key: string; hash: string }> {
+export async function seedKey(
+  role: Role,
+  more: { userId?: string } = {},
+): Promise<{ id: string; key: string; hash: string }> {
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
   const id = newId('key');
-  await database(env).insert(apiKeys).values({ id, hash, prefix, name: 'test', role, createdAt: Date.now() });
+  await database(env)
+    .insert(apiKeys)
+    .values({ id, hash, prefix, name: 'test', role, createdAt: Date.now(), ...more });
   return { id, key: plaintext, hash };
 }
 

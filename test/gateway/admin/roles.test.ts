@@ -32,20 +32,20 @@ beforeAll(async () => {
 const CONSUMERS = [
   ...['/me', '/me/limits', '/me/files', '/me/hours', '/me/requests', '/me/projects', '/usage', '/usage/batches'],
   ...['/requests/:id', '/projects/:id/members', '/projects/:id/members/:user', '/access-requests', '/model-cards'],
-  ...['/catalogue', '/statements'],
+  ...['/catalogue', '/statements', '/join-tokens', '/join-tokens/:id', '/provider-rights'],
 ].map((path) => `get ${path}`);
 const LOGINS = [
   ...['post /keys', 'get /keys', 'get /keys/:id', 'patch /keys/:id', 'post /keys/:id/rotate', 'delete /keys/:id'],
   ...['put', 'patch', 'delete'].map((method) => `${method} /projects/:id/members/:user`),
-  ...['post /access-requests', 'patch /access-requests/:id'],
+  ...['patch /access-requests/:id', 'delete /provider-rights/:id'],
 ];
 const PROVIDERS = [
-  ...['/providers', '/providers/:id', '/join-tokens', '/join-tokens/:id', '/nodes', '/nodes/:session'],
+  ...['/providers', '/providers/:id', '/nodes', '/nodes/:session'],
   ...['/nodes/history', '/nodes/:session/logs', '/nodes/:session/loads', '/nodes/:session/deployment'],
   '/nodes/:session/telemetry',
 ]
   .map((path) => `get ${path}`)
-  .concat('post /join-tokens', 'delete /join-tokens/:id', 'post /nodes/:session/drain', 'post /nodes/:session/restart')
+  .concat('post /nodes/:session/drain', 'post /nodes/:session/restart')
   .concat('put /nodes/:session/deployment', 'delete /nodes/:session/deployment')
   .concat(['load', 'unload', 'move'].map((verb) => `post /replicas/${verb}`));
 
@@ -55,7 +55,11 @@ test('consumers and providers are let in where these lists say, and nowhere else
   const names = (role: Role, login: boolean) =>
     ADMIN_ROUTES.filter((one) => one.role === role && (one.login !== undefined) === login).map(nameOf);
   expect(names('consumer', false).sort()).toEqual(
-    [...CONSUMERS, 'post /device-logins', 'post /device-logins/machine'].sort(),
+    [
+      ...CONSUMERS,
+      ...['post /device-logins', 'post /device-logins/machine', 'post /access-requests'],
+      ...['post /join-tokens', 'delete /join-tokens/:id'],
+    ].sort(),
   );
   expect(names('consumer', true).sort()).toEqual([...LOGINS].sort());
   expect(names('provider', false).sort()).toEqual([...PROVIDERS].sort());

@@ -91,6 +91,7 @@ export const {
   projectMembers,
   memberLimits,
   accessRequests,
+  providerRights,
   providers,
   joinTokens,
   factoryTokens,

@@ -23,6 +23,7 @@ export const REPLICATED_TABLES: readonly ReplicatedTable[] = [
   { table: 'project_members', key: 'id' },
   { table: 'member_limits', key: 'id' },
   { table: 'access_requests', key: 'id' },
+  { table: 'provider_rights', key: 'id' },
   { table: 'providers', key: 'id' },
   { table: 'join_tokens', key: 'id', quiet: ['nodes'] },
   { table: 'factory_tokens', key: 'id' },
