@@ -17,8 +17,11 @@ const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'not the na
 
 /** Limits over all clusters that keep the load on shared schedulers low. */
 const guest = z.strictObject({
-  /** Maximum jobs submitted to schedulers in any 60 s. */
-  submissions_per_minute: positive.default(10),
+  /**
+   * Maximum jobs submitted to schedulers in any 60 s. With ten, a run that could use 186 GPUs would wait 18 minutes for
+   * the last of them; a job a second is little work for a scheduler.
+   */
+  submissions_per_minute: positive.default(60),
   /**
    * Maximum number of idle engines per hour that are ended before their idle time is over, because another model needs
    * their GPUs.
@@ -76,7 +79,7 @@ const cluster = z.strictObject({
    * Maximum number of pending jobs of all models on this cluster. Jobs are submitted as fast as the scheduler starts
    * them, and do not flood its queue.
    */
-  max_pending: positive.default(4),
+  max_pending: positive.default(16),
   max_gpus: positive.optional(),
   /** Shell lines that run before the agent, such as `module load cuda`. */
   setup: z.array(oneLineSchema).max(64).default([]),

@@ -17,7 +17,7 @@ it('reads a file, and takes the engine by the kind of GPU', () => {
   const read = parseConfig(CONFIG);
   if ('faults' in read) throw new Error(JSON.stringify(read.faults));
   const { config } = read;
-  expect(config.guest).toMatchObject({ submissions_per_minute: 10, short_lived: 120_000, rest: 3_600_000 });
+  expect(config.guest).toMatchObject({ submissions_per_minute: 60, short_lived: 120_000, rest: 3_600_000 });
   const [llama] = config.models;
   if (llama === undefined) throw new Error('no model');
   expect(placementsOf(config, llama).map(({ pool, engine }) => [pool.name, engine.engine, engine.gpus])).toEqual([
