@@ -12,6 +12,7 @@ import type { FileSweepObject } from './files/sweep-object.ts';
 import type { ClientWebSockets } from './http/client-websocket.ts';
 import type { ReleaseFiles } from './install/install-routes.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
+import type { Mailer } from './notifications/mail-target.ts';
 import type { NotificationObject } from './notifications/notification-object.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
 import type { StoredResponsesObject } from './openai/stored-responses.ts';
@@ -203,6 +204,10 @@ export interface Env extends IssuerEnvironment {
   USAGE_HELD_RECORDS?: string;
   /** Client secrets of identity providers that require one. JSON: secrets by issuer. */
   OIDC_CLIENT_SECRETS?: string;
+  /** Server for mail about events: `smtp://` or `smtps://`, with user and password. Only on the Node host. */
+  SMTP_URL?: string;
+  /** Sends mail; absent: mail is disabled. */
+  MAILER?: Mailer;
   /** Secrets that sign webhooks, each `whsec_` and base64. JSON: secrets by URL. */
   WEBHOOK_SECRETS?: string;
   /**

@@ -52,6 +52,11 @@ const CHECKS = {
     parseSecrets(text) === undefined
       ? 'must be a JSON object of secrets by URL, each whsec_ and at least 24 bytes in base64'
       : undefined,
+  SMTP_URL: (text) => {
+    const { protocol, hostname = '' } = URL.parse(text) ?? {};
+    const isSmtp = (protocol === 'smtp:' || protocol === 'smtps:') && hostname !== '';
+    return isSmtp ? undefined : 'must be a URL such as smtps://user:password@mail.example.org';
+  },
   USAGE_KEPT_DAYS: wholeNumber,
   USAGE_HELD_RECORDS: wholeNumber,
   REQUIRE_SIGNED_AGENT: anyText,

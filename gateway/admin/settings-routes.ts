@@ -109,14 +109,18 @@ async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<obje
     ];
   });
   if (writes.length === 0) return before;
-  requireWebhookSecrets(env, body.notifications);
+  requireSenders(env, body.notifications);
   await applyChange(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
   if (body.notifications !== undefined) await env.NOTIFICATIONS.getByName(NOTIFICATIONS_NAME).wake();
   return read(env);
 }
 
-/** @throws ApiError 422 if a webhook has no secret: its events could not be signed */
-function requireWebhookSecrets(env: Env, notifications: Notifications | null | undefined): void {
+/** @throws ApiError 422 if the environment has no secret of a webhook or no mail server */
+function requireSenders(env: Env, notifications: Notifications | null | undefined): void {
+  if (notifications?.mail !== undefined && env.MAILER === undefined) {
+    const message = "notifications.mail: the gateway's environment has no SMTP_URL.";
+    throw new ApiError('unprocessable_content', message, { param: 'notifications' });
+  }
   const secrets = parseSecrets(env.WEBHOOK_SECRETS);
   const without = notifications?.webhooks.find(({ url }) => secrets?.has(url) !== true);
   if (without === undefined) return;

@@ -8,8 +8,10 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import { type Notifications, notificationsSchema } from '../settings/notification-settings.ts';
+import type { EventTarget } from './event-target.ts';
 import { findRecentEvents, findSlowEvents, type GatewayEvent } from './find-events.ts';
-import { type EventTarget, webhookTarget } from './webhook-target.ts';
+import { mailTarget } from './mail-target.ts';
+import { webhookTarget } from './webhook-target.ts';
 
 /** Name of the only object. */
 export const NOTIFICATIONS_NAME = 'notifications';
@@ -55,7 +57,7 @@ export class NotificationObject extends GatewayObject {
     const notifications = await readNotifications(this.env).catch((error: unknown) =>
       console.error(`the notifications could not be read and are read again in a minute: ${errorText(error)}`),
     );
-    const targets = notifications?.webhooks.map((webhook) => webhookTarget(this.env, webhook));
+    const targets = notifications && this.#targets(notifications);
     if (targets?.length === 0) return this.#forget();
     // Set first: if this alarm fails, the next one must not be lost.
     await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
@@ -67,6 +69,14 @@ export class NotificationObject extends GatewayObject {
     await Promise.all(targets.map((target) => this.#deliver(target)));
     const next = this.#nextDelivery();
     if (next < ((await this.ctx.storage.getAlarm()) ?? next)) await this.ctx.storage.setAlarm(next);
+  }
+
+  #targets({ webhooks, mail }: Notifications): EventTarget[] {
+    const { env } = this;
+    return [
+      ...webhooks.map((webhook) => webhookTarget(env, webhook)),
+      ...[...new Set(mail?.to)].flatMap((to) => (mail === undefined ? [] : [mailTarget(env, mail, to)])),
+    ];
   }
 
   get #now(): number {

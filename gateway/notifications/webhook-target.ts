@@ -2,26 +2,8 @@
 import { errorText } from '../../shared/text/error-text.ts';
 import type { Env } from '../env.ts';
 import { parseSecrets } from '../platform/webhook-secrets.ts';
-import type { EventType, Webhook } from '../settings/notification-settings.ts';
-
-/** An event on its way to one target. */
-export interface EventMessage {
-  /** The same at each try. */
-  id: string;
-  body: string;
-}
-
-/** Receives events. */
-export interface EventTarget {
-  /** Unique among targets. */
-  id: string;
-  /** For the log. It has no secret: the path of a webhook often is one. */
-  label: string;
-  /** Undefined: all events. */
-  events: readonly EventType[] | undefined;
-  /** Returns why the target did not accept the event; undefined: it did. */
-  send(message: EventMessage, now: number): Promise<string | undefined>;
-}
+import type { Webhook } from '../settings/notification-settings.ts';
+import type { EventMessage, EventTarget } from './event-target.ts';
 
 const ANSWER_MS = 10_000;
 const encoder = new TextEncoder();

@@ -38,6 +38,10 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
     'secret: JSON object with the secret of each webhook, `whsec_` and at least 24 bytes in base64: [webhooks](../webhooks.md)',
     '',
   ],
+  SMTP_URL: [
+    'secret: server for mail about events, such as `smtps://user:password@mail.example.org`: [mail](../webhooks.md#mail); only on Node',
+    '',
+  ],
   USAGE_KEPT_DAYS: ['days for which usage records are kept', '400'],
   USAGE_HELD_RECORDS: ['maximum usage records (1 KiB each) in memory while the storage cannot be written', '50000'],
   REQUIRE_SIGNED_AGENT: [
@@ -111,6 +115,9 @@ const MEMBERS: Readonly<Record<string, string>> = {
   minimum_agent_version: 'oldest agent version that is admitted; agents that report no version are not admitted',
   'notifications.webhooks[].url': 'address that gets a POST for each event: [webhooks](../webhooks.md)',
   'notifications.webhooks[].events[]': 'events that the webhook gets; absent: all',
+  'notifications.mail.from': 'sender of mail about events: [mail](../webhooks.md#mail)',
+  'notifications.mail.to[]': 'recipients; each gets a message for each event',
+  'notifications.mail.events[]': 'events about which mail is sent; absent: all',
   'prices.unit': 'unit of prices and amounts in [statements](../usage.md#statements), such as CHF or SU',
   'prices.decimals': 'decimals of an amount, to which each line of a statement is rounded',
   'prices.rules[].models[]': 'models of the rule; `org/*` is all models of org; absent: all',

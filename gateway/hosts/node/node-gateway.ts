@@ -37,6 +37,7 @@ import { ObjectHost } from './object-host.ts';
 import { Replication } from './replication/replication.ts';
 import type { GatewayIdentity } from './replication/signed-request.ts';
 import { ReportReads } from './reports/report-reads.ts';
+import { smtpMailer } from './smtp-mailer.ts';
 
 /** Minimum interval between two log lines about the same kind of fault of an operator's policy. */
 const LOG_INTERVAL_MS = 60_000;
@@ -202,6 +203,7 @@ export class NodeGateway {
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
       FILES: files,
       RELEASE: options.release,
+      ...(settings.SMTP_URL && { MAILER: smtpMailer(settings.SMTP_URL) }),
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
       ...(file === undefined && {
