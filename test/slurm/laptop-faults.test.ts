@@ -1,6 +1,6 @@
 /** Faults of `otela up` on a real sshd and a real Slurm: each has words and a way on. */
-import { existsSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { existsSync, readdirSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { endAll, eventually } from '../support/processes.ts';
@@ -12,22 +12,23 @@ let laptop: Laptop;
 beforeEach(async () => {
   if (NO_SSHD) return;
   laptop = await Laptop.open(
-    'PartitionName=cpu Nodes=n4 MaxTime=60 PreemptMode=OFF\nPartitionName=lab Nodes=n1 MaxTime=60 AllowAccounts=lab\nEnforcePartLimits=ALL',
+    'PartitionName=cpu Nodes=n4 MaxTime=60 PreemptMode=OFF\nPartitionName=small Nodes=n3 MaxTime=60\nPartitionName=lab Nodes=n1 MaxTime=60 AllowAccounts=lab\nEnforcePartLimits=ALL',
   );
 });
 afterEach(endAll);
 
 it.skipIf(NO_SSHD)('a job that waits is told with its place in the queue, and ends by otela down', async () => {
   const other = await laptop.cluster.submit({
-    sbatch: ['--gres=gpu:h100:2', '-w', 'n3', '--time=5'],
+    sbatch: ['--gres=gpu:h100:2', '-w', 'n3', '--time=30'],
     script: 'sleep 300',
   });
   await other.reaches('RUNNING', 30_000);
-  const up = laptop.up('--gpu', 'h100', '--gpus', '2', '--partition', 'normal', '--time', '5');
+  const up = laptop.up('--gpus', '2', '--partition', 'small', '--time', '5');
   await up.line(/job \d+ waits \(\w+, place 1 of 1 in the queue/, 60_000);
   const second = await laptop.ran('up', MODEL, '--host', 'cluster');
   expect(second).toMatchObject({ code: 0, out: expect.stringContaining('already up in another process') });
   expect((await laptop.ran('ls')).out).toMatch(/waits \(/);
+  await up.line(/other partitions would start it earlier: .*normal \(now\).*--partition/, 90_000);
   expect((await laptop.ran('down')).out).toMatch(/is down/);
   expect(await up.end(30_000)).toMatchObject({ code: 0 });
   expect(laptop.cluster.command('squeue', '-h', '-o', '%j')).not.toContain('otela-up');
@@ -60,6 +61,26 @@ it.skipIf(NO_SSHD)('the command ends with the reason if its job ends while it se
   await up.line(/has ended \(CANCELLED\S*\)[\s\S]*The same command starts the next one/, 60_000);
   expect(await up.end(30_000)).toMatchObject({ code: 69 });
 });
+
+it.skipIf(NO_SSHD)(
+  'a job of an earlier version of the agent is found and served through the relay of a later one',
+  async () => {
+    const up = laptop.up('--time', '10');
+    await served(up);
+    const job = laptop.cluster.command('squeue', '-h', '-o', '%i').trim();
+    up.signal('SIGINT');
+    expect(await up.end(30_000)).toMatchObject({ code: 0 });
+    const cache = join(laptop.home, '.cache/otela');
+    const made = readdirSync(cache).find((name) => /^otela-agent-[\w-]+$/.test(name)) ?? '';
+    const later = join(laptop.home, 'later-agent');
+    // Bytes after the program change its digest, which is its version here.
+    await writeFile(later, Buffer.concat([await readFile(join(cache, made)), Buffer.from('later')]), { mode: 0o755 });
+    const again = laptop.up('--agent', later);
+    expect(await answer(await served(again))).toContain('stand-in');
+    expect(laptop.cluster.command('squeue', '-h', '-o', '%i').trim()).toBe(job);
+    expect(readdirSync(join(laptop.user.home, '.otela/agent'))).toHaveLength(2);
+  },
+);
 
 it.skipIf(NO_SSHD)('a changed host key is refused', async () => {
   const up = laptop.up();

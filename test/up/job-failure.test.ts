@@ -5,12 +5,13 @@ import { jobFailure } from '../../up/job/job-failure.ts';
 const RUN = { id: 'abcd1234', host: 'me@login', model: 'org/model', started: '2026-11-27T10:00:00Z' };
 
 it.each([
-  ['OUT_OF_MEMORY', 'slurmstepd: killed', /--gpus 2/],
-  ['FAILED', 'torch.OutOfMemoryError: CUDA out of memory.', /--gpus 2/],
+  ['OUT_OF_MEMORY', 'slurmstepd: killed', /smaller than slurmstepd: killed/],
+  ['FAILED', 'torch.OutOfMemoryError: CUDA out of memory.', /smaller than torch/],
+  ['FAILED', 'ValueError: No available memory for the cache blocks.', /smaller than ValueError/],
   [
     'FAILED',
     "OSError: We couldn't connect to 'https://huggingface.co' to load the files",
-    /--host me@login again with --fetch/,
+    /otela up org\/model --host me@login again with --fetch/,
   ],
   [
     'FAILED',
@@ -22,7 +23,10 @@ it.each([
   ['FAILED', 'ValueError: unknown architecture', /Correct what the lines say/],
   ['NODE_FAIL', '', /^The job 7 ended before the model answered \(NODE_FAIL\)\.\nCorrect/],
 ])('%s: %s', async (state, line, words) => {
-  const { message } = await jobFailure({ output: async () => line }, RUN, '7', state);
+  const { message } = await jobFailure(
+    { output: async () => line },
+    { run: RUN, job: '7', state, smaller: (said) => `smaller than ${said}` },
+  );
   expect(message).toMatch(words);
   expect(message).toContain(line);
 });

@@ -14,6 +14,7 @@ import { firstToken } from '../job/first-token.ts';
 import { successorMinutes } from '../job/job-chain.ts';
 import { type JobStatus, statusText } from '../job/job-status.ts';
 import { JobWatch } from '../job/job-watch.ts';
+import { earlierPartitions } from '../job/partition-starts.ts';
 import { ProcessJobs } from '../job/process-jobs.ts';
 import type { RunJob } from '../job/run-job-list.ts';
 import type { RunJobs } from '../job/run-jobs.ts';
@@ -28,8 +29,9 @@ import { UpError } from '../up-error.ts';
 import { accessJson, coldText, readyText } from './ready-text.ts';
 import type { UpWish } from './up-flags.ts';
 
-/** A job that waits this long gets a hint about other partitions. */
+/** A job that waits this long gets a hint about other partitions, and further ones while it waits. */
 const HINT_AFTER_MS = 20_000;
+const HINT_AGAIN_MS = 30 * 60_000;
 /** Pauses between two tries to connect again. */
 const AGAIN_MS = 2_000;
 const AGAIN_MAX_MS = 60_000;
@@ -205,12 +207,12 @@ export class RunServer {
   async #waitUntilServed(jobs: RunJobs): Promise<string> {
     const { gateway, signal, wish, run } = this.#services;
     const { job = '' } = run.value;
-    let hinted = false;
+    let hintMs = HINT_AFTER_MS;
     const onStatus = async (status: JobStatus, waitedMs: number) => {
       this.#step(statusText(job, status, new Date()));
-      if (status.kind !== 'pending' || hinted || waitedMs < HINT_AFTER_MS) return;
-      hinted = true;
-      await this.#hintOtherPartitions(jobs);
+      if (status.kind !== 'pending' || waitedMs < hintMs) return;
+      hintMs = waitedMs + HINT_AGAIN_MS;
+      await this.#hintOtherPartitions(jobs, status.starts);
     };
     const cluster = runCluster(run.value);
     const outcome = await waitUntilServed({ gateway, jobs, job, cluster, model: wish.model, onStatus, signal });
@@ -226,13 +228,16 @@ export class RunServer {
     return failure;
   }
 
-  async #hintOtherPartitions(jobs: RunJobs): Promise<void> {
+  /** @param starts expected start of the job in its partition, in UTC; undefined: unknown */
+  async #hintOtherPartitions(jobs: RunJobs, starts: string | undefined): Promise<void> {
     const { wish, out } = this.#services;
-    const names = await jobs.idleElsewhere(wish.pool.gpus);
+    // A hint is not worth the end of the wait.
+    const found = await jobs.startsElsewhere().catch(() => []);
+    const names = earlierPartitions(found, starts === undefined ? undefined : Date.parse(`${starts}Z`));
     if (names === '') return;
     this.#step('');
     out.complain(
-      `The job waits, but other partitions have idle GPUs: ${names}. To use one: otela down ${wish.model}, then otela up with --partition.`,
+      `The job waits, but other partitions would start it earlier: ${names}. To use one: otela down ${wish.model}, then otela up with --partition.`,
     );
   }
 

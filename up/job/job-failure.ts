@@ -8,10 +8,6 @@ const LOG_LINES = 15;
 /** Known causes, and what the user can do. Each matches the state and the last lines. */
 const WAYS_ON: readonly { seen: RegExp; wayOn: (host: string, model: string) => string }[] = [
   {
-    seen: /^OUT_OF_ME|out of memory/i,
-    wayOn: () => 'The model needs more memory: give --gpus 2, or --engine-argument=--max-model-len=8192.',
-  },
-  {
     // The words of huggingface_hub and of transformers, and those of urllib3 and httpx below them.
     seen: /couldn't connect to 'https?:|huggingface\.co.*(?:unreachable|resolve|refused|timed out|max retries)|LocalEntryNotFoundError|OfflineModeIsEnabled/i,
     wayOn: (host, model) =>
@@ -29,11 +25,24 @@ const WAYS_ON: readonly { seen: RegExp; wayOn: (host: string, model: string) => 
   },
 ];
 
-/** @param state how it ended */
-export async function jobFailure(host: Pick<Host, 'output'>, run: Run, job: string, state: string): Promise<UpError> {
+/** Slurm's state, the words of PyTorch and of llama.cpp, and those of vLLM for a KV cache that does not fit. */
+const NO_MEMORY = /^OUT_OF_ME|out of memory|No available memory for the cache blocks|KV cache is needed/i;
+
+interface EndedJob {
+  run: Run;
+  job: string;
+  /** How it ended. */
+  state: string;
+  /** Settings that need less memory. @param said the last lines of the job */
+  smaller(said: string): string;
+}
+
+export async function jobFailure(host: Pick<Host, 'output'>, ended: EndedJob): Promise<UpError> {
+  const { run, job, state } = ended;
   const file = `"$HOME"/${runDirectory(run)}/${job}.log`;
   const tail = (await host.output(`tail -n ${LOG_LINES} ${file} 2>/dev/null || true`).catch(() => '')).trim();
   const happened = `The job ${job} ended before the model answered (${state}).${tail === '' ? '' : ` Its last lines:\n${tail}`}`;
+  if (NO_MEMORY.test(`${state}\n${tail}`)) return new UpError(happened, ended.smaller(tail));
   const found = WAYS_ON.find(({ seen }) => seen.test(`${state}\n${tail}`));
   return new UpError(
     happened,

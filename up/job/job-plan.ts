@@ -73,6 +73,13 @@ export function chooseEngine(
   );
 }
 
+/** What an engine that ran out of memory was started with. */
+export function triedSettings({ site, wish }: { site: LoginNode; wish: { engine: EngineWish } }, gpusPerNode: number) {
+  const { engine } = wish;
+  const name = engine.needsLlama ? 'llama' : engine.command === undefined ? chooseEngine(site, engine) : undefined;
+  return { engine: name, arguments: engine.arguments, gpus: engine.gpus, gpusPerNode };
+}
+
 interface JobPlan {
   run: Run;
   site: LoginNode;

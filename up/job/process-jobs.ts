@@ -5,11 +5,13 @@ import { runDirectory } from '../state/runs.ts';
 import { UpError } from '../up-error.ts';
 import { endJobs, listJobs } from './end-jobs.ts';
 import { jobFailure } from './job-failure.ts';
-import { processScript } from './job-plan.ts';
+import { processScript, triedSettings } from './job-plan.ts';
 import type { JobStatus } from './job-status.ts';
+import type { PartitionStart } from './partition-starts.ts';
 import { startScript } from './process-list.ts';
 import type { RunJob } from './run-job-list.ts';
 import type { JobsOptions, RunJobs } from './run-jobs.ts';
+import { smallerSettings } from './smaller-settings.ts';
 
 export class ProcessJobs implements RunJobs {
   readonly #options: JobsOptions;
@@ -62,11 +64,12 @@ export class ProcessJobs implements RunJobs {
 
   async release(): Promise<void> {}
 
-  async idleElsewhere(): Promise<string> {
-    return '';
+  async startsElsewhere(): Promise<PartitionStart[]> {
+    return [];
   }
 
   failure(job: string, state: string): Promise<UpError> {
-    return jobFailure(this.#host, this.#options.run.value, job, state);
+    const smaller = (said: string) => smallerSettings(triedSettings(this.#options, this.chosen.pool.gpusPerNode), said);
+    return jobFailure(this.#host, { run: this.#options.run.value, job, state, smaller });
   }
 }

@@ -6,6 +6,7 @@ import type { StoredRun } from '../state/runs.ts';
 import type { UpError } from '../up-error.ts';
 import type { EngineWish } from './job-plan.ts';
 import type { JobStatus } from './job-status.ts';
+import type { PartitionStart } from './partition-starts.ts';
 import type { RunJob } from './run-job-list.ts';
 
 export interface JobsOptions {
@@ -35,8 +36,8 @@ export interface RunJobs {
   cancel(jobs: readonly string[]): Promise<void>;
   /** Lets a job start now that waits for another one. */
   release(job: string): Promise<void>;
-  /** Other partitions in which this many GPUs are idle, as a list for people; empty if there is none. */
-  idleElsewhere(gpus: number): Promise<string>;
+  /** When the job would start in other partitions. */
+  startsElsewhere(): Promise<PartitionStart[]>;
   /** Explains the end of a job that did not serve. */
   failure(job: string, state: string): Promise<UpError>;
 }

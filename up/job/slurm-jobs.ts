@@ -5,10 +5,12 @@ import { type ChosenPool, choosePool } from '../site/choose-pool.ts';
 import { UpError } from '../up-error.ts';
 import { endJobs, listJobs } from './end-jobs.ts';
 import { jobFailure } from './job-failure.ts';
-import { launcherOn, planJob, submitFailure } from './job-plan.ts';
+import { launcherOn, planJob, submitFailure, triedSettings } from './job-plan.ts';
 import { type JobStatus, parseStatus, statusScript } from './job-status.ts';
+import { type PartitionStart, parseStarts, startsScript } from './partition-starts.ts';
 import type { RunJob } from './run-job-list.ts';
 import type { JobsOptions, RunJobs } from './run-jobs.ts';
+import { smallerSettings } from './smaller-settings.ts';
 
 export class SlurmJobs implements RunJobs {
   readonly #options: JobsOptions;
@@ -73,14 +75,23 @@ export class SlurmJobs implements RunJobs {
     await this.#host.runner('scontrol', ['update', `JobId=${job}`, 'Dependency=']);
   }
 
-  /** Other partitions in which this many GPUs are idle, as a list for people; empty if there is none. */
-  async idleElsewhere(gpus: number): Promise<string> {
-    const capacity = (await this.#launcher.capacity().catch(() => undefined)) ?? [];
-    const others = capacity.filter(({ pool, idle }) => pool !== this.#options.run.value.partition && idle >= gpus);
-    return others.map(({ pool, idle }) => `${pool} (${idle} idle GPUs)`).join(', ');
+  /** When the job would start in other partitions. */
+  async startsElsewhere(): Promise<PartitionStart[]> {
+    const { run, site, wish } = this.#options;
+    const { account } = wish.engine;
+    const tested = {
+      partition: run.value.partition,
+      pools: site.pools,
+      wish: wish.pool,
+      account,
+      time: this.chosen.time,
+    };
+    const script = startsScript(tested);
+    return script === undefined ? [] : parseStarts(await this.#host.output(script));
   }
 
   failure(job: string, state: string): Promise<UpError> {
-    return jobFailure(this.#host, this.#options.run.value, job, state);
+    const smaller = (said: string) => smallerSettings(triedSettings(this.#options, this.chosen.pool.gpusPerNode), said);
+    return jobFailure(this.#host, { run: this.#options.run.value, job, state, smaller });
   }
 }
