@@ -350,6 +350,7 @@ describe('a copy of the accounts', () => {
       'deleted_files',
       'device_logins',
       'files',
+      'function_secrets',
       'idempotency',
       'sessions',
       'upload_parts',
