@@ -30,6 +30,11 @@ interface WaitingNode {
   wake(): void;
 }
 
+function rankOf({ tier, held }: WaitingNode, context: string | undefined): number {
+  const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
+  return leaseRank(warmth, tier);
+}
+
 /**
  * The queue of batches that need nodes of one model, or that run functions. Only in memory: each batch repeats its
  * offer every few seconds while it has open lines, and an offer that is not repeated is dropped.
@@ -71,18 +76,33 @@ export class BatchQueueObject extends GatewayObject {
     });
     if (known === undefined) this.#notifier.news();
     if (queued.waiting === 0 && queued.late !== true) return;
-    for (const node of [...this.#waiting]) this.#wakeNodes(node, queued);
+    const best = this.#bestRank(queued, nodes);
+    for (const node of [...this.#waiting]) this.#wake(node, queued, best);
   }
 
   /**
-   * Wakes a waiting node. A node of a better tier, or with the batch's context, is woken without a delay, so that it
-   * asks for lines before other nodes do.
+   * Wakes a waiting node. The best nodes are woken without a delay, so that they ask for lines before other nodes do.
+   * @param best rank of the best known node
    */
-  #wakeNodes({ tier, held, wake }: WaitingNode, { context }: QueuedBatch): void {
-    const warmth = held === undefined || context === undefined ? 'ready' : contextWarmth(context, held);
-    const delayMs = offerDelayMs(leaseRank(warmth, tier));
-    if (delayMs === 0) wake();
-    else this.ctx.clock.after(delayMs, wake);
+  #wake(node: WaitingNode, { context }: QueuedBatch, best: number): void {
+    const delayMs = offerDelayMs(rankOf(node, context) - best);
+    if (delayMs <= 0) node.wake();
+    else this.ctx.clock.after(delayMs, node.wake);
+  }
+
+  /**
+   * The rank of the best node that waits, or that has the batch's context and is busy now. Without it, the first call
+   * of a function would wait a second for nodes that do not exist.
+   */
+  #bestRank({ context }: QueuedBatch, nodes: readonly string[]): number {
+    const ranks = [...this.#waiting].map((node) => rankOf(node, context));
+    if (context !== undefined) {
+      const { ready, loading, stored } = this.#contexts.counts(context, nodes, this.ctx.clock.now());
+      if (ready > 0) ranks.push(leaseRank('ready', 'volatile'));
+      if (loading > 0) ranks.push(leaseRank('loading', 'volatile'));
+      if (stored > 0) ranks.push(leaseRank('stored', 'volatile'));
+    }
+    return Math.min(...ranks);
   }
 
   /**

@@ -72,6 +72,20 @@ describe('the queue of functions', () => {
   });
 });
 
+test.each([
+  ['at once if no better node is known', {}, 0, 1_000],
+  ['later if another node has its code', { stored: ['new'] }, 300, 5_000],
+])('a cold, stable node hears of a function %s', async (name, other, leastMs, mostMs) => {
+  const queue = env.BATCH_QUEUE.getByName(`function:${name}`);
+  await queue.nextFunction([], { owners: undefined, held: held(other) }, 'other');
+  const waits = queue.wait(20_000, 'stable', held());
+  const began = Date.now();
+  await queue.offer(batch('one', { context: 'new' }), soon());
+  await waits;
+  expect(Date.now() - began).toBeGreaterThanOrEqual(leastMs);
+  expect(Date.now() - began).toBeLessThan(mostMs);
+});
+
 describe('the queue of a model', () => {
   test('tells volatile nodes first, and waiting nodes also of a chunk that is late elsewhere', async () => {
     const queue = env.BATCH_QUEUE.getByName('model');
