@@ -47,9 +47,10 @@ export interface Host {
 
 /**
  * `node`: `otela-gateway serve`. `postgresql`: the same with `--database`. `processes`: two processes that share the
- * database. `worker`: `wrangler dev`. The last three are behind a program with the same flags.
+ * database. `sqlite-processes`: two processes that share the data directory. `worker`: `wrangler dev`. `postgresql`,
+ * `processes` and `worker` are behind programs with the same flags.
  */
-const HOST_NAMES = ['node', 'postgresql', 'processes', 'worker'] as const;
+const HOST_NAMES = ['node', 'postgresql', 'processes', 'sqlite-processes', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
 /** With this flag the program does not start itself again, which would double its start time. */
@@ -57,6 +58,7 @@ const FLAGS: Readonly<Record<HostName, string[]>> = {
   node: [YOUNG_GENERATION_FLAG],
   postgresql: [],
   processes: [],
+  'sqlite-processes': [YOUNG_GENERATION_FLAG],
   worker: [],
 };
 
@@ -65,6 +67,7 @@ const MAINS: Readonly<Record<HostName, string>> = {
   node: GATEWAY_MAIN,
   postgresql: join(ROOT, 'test/support/postgres-host.ts'),
   processes: join(ROOT, 'test/support/postgres-host.ts'),
+  'sqlite-processes': GATEWAY_MAIN,
   worker: join(ROOT, 'test/support/worker-host.ts'),
 };
 
@@ -118,7 +121,7 @@ function hostNamed(name: string): Host {
   const main = known && MAINS[known];
   if (known === undefined || main === undefined)
     throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
-  const more = known === 'processes' ? ['--processes', '2'] : [];
+  const more = known.endsWith('processes') ? ['--processes', '2'] : [];
   const start = (options: HostOptions) =>
     new ServedHost(options.main ?? main, FLAGS[known], { ...options, args: [...options.args, ...more] });
   return { name: known, start };

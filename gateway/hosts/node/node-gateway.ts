@@ -29,8 +29,7 @@ import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
 import type { AccountsFile, AccountsStore } from './accounts-store.ts';
 import { nodeClientWebSockets } from './client-websockets.ts';
-import type { ClusterParts } from './cluster/open-cluster.ts';
-import { OwnedNamespaces } from './cluster/owned-namespaces.ts';
+import type { SharedObjects, SharingContext } from './cluster/shared-objects.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
@@ -125,8 +124,8 @@ export interface NodeGatewayOptions {
   following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number } | undefined;
   /** How long a known account is used while PostgreSQL cannot be reached. */
   maxStaleMs?: number;
-  /** What this gateway needs to be one of several processes. Undefined: it is the only one. */
-  cluster: ClusterParts | undefined;
+  /** Opens the objects that this process shares with others. Undefined: it is the only process. */
+  cluster: ((context: SharingContext) => SharedObjects) | undefined;
   log(line: string): void;
 }
 
@@ -137,7 +136,7 @@ interface GatewayParts {
   accounts: AccountsStore;
   reports: ReportReads;
   following: Replication | undefined;
-  cluster: OwnedNamespaces | undefined;
+  cluster: SharedObjects | undefined;
 }
 
 export class NodeGateway {
@@ -146,7 +145,7 @@ export class NodeGateway {
   readonly #host: ObjectHost;
   readonly #accounts: AccountsStore;
   readonly #reports: ReportReads;
-  readonly #cluster: OwnedNamespaces | undefined;
+  readonly #cluster: SharedObjects | undefined;
   /** Undefined if the accounts are in PostgreSQL, which are not replicated to followers. */
   readonly following: Replication | undefined;
 
@@ -173,9 +172,7 @@ export class NodeGateway {
     const following =
       file && options.following && new Replication({ ...options.following, hours, accounts: file, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
-    const cluster =
-      options.cluster &&
-      new OwnedNamespaces({ parts: options.cluster, local: host, classes: CLASSES, env: () => env, waitUntil, log });
+    const cluster = options.cluster?.({ local: host, classes: CLASSES, env: () => env, waitUntil, log });
     const shared = cluster ?? host;
     const own = {
       limits: cluster?.limits ?? host.namespace<LimitsObject>('LIMITS'),
@@ -210,7 +207,9 @@ export class NodeGateway {
         DATABASE_STATE: () => ({ pools: [...accounts.pools(), ...(cluster?.pools() ?? [])] }),
         ...(options.maxStaleMs !== undefined && { MAX_STALE_MS: options.maxStaleMs }),
       }),
-      ...(cluster === undefined ? { PROCESS_ID: crypto.randomUUID() } : { PROCESSES: cluster.processes }),
+      // The owner of all objects: its running requests have ended with its process.
+      ...((file !== undefined || cluster === undefined) && { PROCESS_ID: crypto.randomUUID() }),
+      ...(cluster && { PROCESSES: cluster.processes }),
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
       CLIENT_WEBSOCKETS: nodeClientWebSockets,

@@ -7,13 +7,12 @@ import { inBackground, neverRejects } from '../../../../shared/timing/in-backgro
 import type { ProcessState } from '../../../env.ts';
 import { localTunnelOf, watchLocalTunnels } from '../../../tunnel/call/local-calls.ts';
 import type { ObjectHost } from '../object-host.ts';
-import type { Connection } from '../postgresql/postgres-pool.ts';
 import type { ClusterKey } from './cluster-key.ts';
 import { LinkClient } from './link-client.ts';
 import { type LinkCall, MovedError } from './link-messages.ts';
 import { LinkServer } from './link-server.ts';
-import { Membership } from './membership.ts';
 import { slotOf } from './object-slots.ts';
+import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
 import type { ProcessIdentity, ProcessRow } from './process-table.ts';
 import { processesFor } from './processes-for-session.ts';
 
@@ -26,14 +25,16 @@ const LINK_RETRY_MS = 500;
 /** The class of tunnels. Its objects are wherever the agents' sockets are. */
 const TUNNEL = 'TUNNEL';
 
+type CallableObjects = Pick<ObjectHost, 'call' | 'fetch' | 'addAlarms' | 'resetAll' | 'release'>;
+
 export interface ClusterOptions {
   key: ClusterKey;
-  connection: Connection;
+  membership(events: MembershipEvents): ProcessMembership;
   me: ProcessIdentity;
   /** Objects of this process, with their files. */
   local: ObjectHost;
   /** Objects that this process may own. */
-  owned: ObjectHost;
+  owned: CallableObjects;
   /** Called when agents have left a process, or the process has ended. */
   onTunnelsClosed(sessions: readonly string[]): void;
   log(line: string): void;
@@ -48,7 +49,7 @@ interface Peer {
 
 export class Cluster {
   readonly #options: ClusterOptions;
-  readonly #membership: Membership;
+  readonly #membership: ProcessMembership;
   readonly #server: LinkServer;
   readonly #tunnels: ReturnType<typeof watchLocalTunnels>;
   /** By incarnation; at most the processes that run. */
@@ -57,18 +58,14 @@ export class Cluster {
   #isClosed = false;
 
   constructor(options: ClusterOptions) {
-    const { key, connection, me, log, owned } = options;
+    const { key, me, log, owned } = options;
     this.#options = options;
-    this.#membership = new Membership({
-      connection,
-      me,
-      events: {
-        onProcesses: (others) => this.#onProcesses(others),
-        onAlarms: (alarms) => owned.addAlarms(alarms),
-        onLost: (slots) => owned.resetAll((object) => slots.has(slotOf(object)), new Error('another process owns it')),
-        release: (slots) => owned.release((object) => slots.has(slotOf(object))),
-        log,
-      },
+    this.#membership = options.membership({
+      onProcesses: (others) => this.#onProcesses(others),
+      onAlarms: (alarms) => owned.addAlarms(alarms),
+      onLost: (slots) => owned.resetAll((object) => slots.has(slotOf(object)), new Error('another process owns it')),
+      release: (slots) => owned.release((object) => slots.has(slotOf(object))),
+      log,
     });
     this.#tunnels = watchLocalTunnels((session, isOpen) => {
       this.#server.tell(isOpen ? [session] : [], isOpen ? [] : [session]);
@@ -137,6 +134,7 @@ export class Cluster {
       `${className}/${name}`,
       () => this.#options.owned.call(className, name, method, args),
       (link) => link.call({ className, name, method, args }),
+      (link) => link.call({ className, name, method, args, relayed: true }),
     );
   }
 
@@ -163,16 +161,27 @@ export class Cluster {
     return undefined;
   }
 
-  /** Calls an object at its owner. Waits for an owner for at most OWNER_WAIT_MS. */
-  async #atOwner<T>(key: string, here: () => Promise<T>, there: (link: LinkClient) => Promise<T>): Promise<T> {
+  /**
+   * Calls an object at its owner. Waits for an owner for at most OWNER_WAIT_MS. If this process does not reach the
+   * owner, another process passes the call on.
+   */
+  async #atOwner<T>(
+    key: string,
+    here: () => Promise<T>,
+    there: (link: LinkClient) => Promise<T>,
+    relayed?: (link: LinkClient) => Promise<T>,
+  ): Promise<T> {
     const slot = slotOf(key);
     const until = performance.now() + OWNER_WAIT_MS;
     for (;;) {
       await this.#membership.current();
       if (this.#membership.owns(slot)) return here();
-      const link = this.#peers.get(this.#membership.ownerOf(slot) ?? '')?.link;
+      const owner = this.#membership.ownerOf(slot);
+      const link = this.#linkTo(owner);
+      const relay = owner === undefined || link !== undefined ? undefined : this.#anyLink();
       try {
-        if (link?.isOpen === true) return await there(link);
+        if (link !== undefined) return await there(link);
+        if (relay !== undefined && relayed !== undefined) return await relayed(relay);
       } catch (error) {
         if (!(error instanceof MovedError)) throw error;
         neverRejects(this.#membership.now());
@@ -182,11 +191,28 @@ export class Cluster {
     }
   }
 
+  /** The open link to a process. */
+  #linkTo(incarnation: string | undefined): LinkClient | undefined {
+    const link = this.#peers.get(incarnation ?? '')?.link;
+    return link?.isOpen === true ? link : undefined;
+  }
+
+  #anyLink(): LinkClient | undefined {
+    for (const { link } of this.#peers.values()) if (link.isOpen) return link;
+    return undefined;
+  }
+
   // --- calls of other processes ---
 
-  /** Never calls a third process: a call crosses at most one link. */
-  async #callHere({ className, name, method, args }: LinkCall): Promise<unknown> {
+  /** Passes on only a call that says so: a call crosses at most two links. */
+  async #callHere({ className, name, method, args, relayed }: LinkCall): Promise<unknown> {
     await this.#membership.current();
+    const slot = slotOf(`${className}/${name}`);
+    if (relayed === true && !this.#membership.owns(slot)) {
+      const link = this.#linkTo(this.#membership.ownerOf(slot));
+      if (link === undefined) throw new MovedError('this process does not reach the owner either');
+      return link.call({ className, name, method, args });
+    }
     return this.#hostOf(className, name).call(className, name, method, args);
   }
 
@@ -195,7 +221,7 @@ export class Cluster {
     return this.#hostOf(className, name).fetch(className, name, request);
   }
 
-  #hostOf(className: string, name: string): ObjectHost {
+  #hostOf(className: string, name: string): Pick<CallableObjects, 'call' | 'fetch'> {
     if (className === TUNNEL) {
       if (localTunnelOf(name) === undefined) throw new MovedError('the agent is not connected here');
       return this.#options.local;

@@ -16,6 +16,8 @@ export const callSchema = z.object({
   name: z.string(),
   method: z.string(),
   args: z.array(z.unknown()),
+  /** The caller does not reach the owner: the called process passes the call on, once. */
+  relayed: z.boolean().optional(),
 });
 export type LinkCall = z.infer<typeof callSchema>;
 

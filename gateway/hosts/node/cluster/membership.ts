@@ -7,22 +7,11 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
 import { ObjectSlots } from './object-slots.ts';
+import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
 import { BEAT_MS, OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow, ProcessTable } from './process-table.ts';
 
 /** Interval at which alarms are read again: a former owner may have stored one after the slot was claimed. */
 const ALARMS_MS = 30_000;
-
-interface MembershipEvents {
-  /** Called after each round with the other processes that run. */
-  onProcesses(others: readonly ProcessRow[]): void;
-  /** Called with alarms of objects that this process owns. */
-  onAlarms(alarms: readonly { key: string; at: number }[]): void;
-  /** Ends the objects of slots that this process no longer owns. */
-  onLost(slots: ReadonlySet<number>): void;
-  /** Ends objects after everything was stored, so that the slots can be given back. */
-  release(slots: ReadonlySet<number>): Promise<void>;
-  log(line: string): void;
-}
 
 interface MembershipOptions {
   connection: Connection;
@@ -30,7 +19,7 @@ interface MembershipOptions {
   events: MembershipEvents;
 }
 
-export class Membership {
+export class Membership implements ProcessMembership {
   readonly #options: MembershipOptions;
   readonly #slots: ObjectSlots;
   readonly #processes: ProcessTable;

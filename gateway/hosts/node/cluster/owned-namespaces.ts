@@ -4,7 +4,7 @@ import { inBackground } from '../../../../shared/timing/in-background.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import { CommandError } from '../../../command-error.ts';
 import type { Env, PoolState } from '../../../env.ts';
-import type { GatewayObject, ObjectClass } from '../../../platform/gateway-object.ts';
+import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
 import { StorageHealth } from '../../../platform/storage/storage-health.ts';
@@ -14,24 +14,20 @@ import { UsageRecords } from '../postgresql/usage/usage-records.ts';
 import { AuditLogReader } from './audit-log-reader.ts';
 import { Cluster } from './cluster.ts';
 import { LimitShares } from './limit-shares.ts';
+import { Membership } from './membership.ts';
 import type { ClusterParts } from './open-cluster.ts';
 import { LoggedObjects } from './owned-objects.ts';
+import type { SharedObjects, SharingContext } from './shared-objects.ts';
 import { TurnLog } from './turn-log.ts';
 
 /** Time to store what waits when the process stops. */
 const CLOSE_MS = 5_000;
 
-interface OwnedNamespacesOptions {
+interface OwnedNamespacesOptions extends SharingContext {
   parts: ClusterParts;
-  /** Objects that stay in this process: tunnels, metrics. */
-  local: ObjectHost;
-  classes: Readonly<Record<string, ObjectClass>>;
-  env(): Env;
-  waitUntil(work: Promise<unknown>): void;
-  log(line: string): void;
 }
 
-export class OwnedNamespaces {
+export class OwnedNamespaces implements SharedObjects {
   readonly #options: OwnedNamespacesOptions;
   readonly #owned: ObjectHost;
   readonly #log: TurnLog;
@@ -59,7 +55,7 @@ export class OwnedNamespaces {
     this.#owned = new ObjectHost({ directory: scratch, classes, env: envOfOwned, log, owned });
     this.#cluster = new Cluster({
       key,
-      connection: control,
+      membership: (events) => new Membership({ connection: control, me, events }),
       me,
       local,
       owned: this.#owned,
@@ -91,7 +87,6 @@ export class OwnedNamespaces {
     return this.#usage.namespace;
   }
 
-  /** Limits objects, with leases for requests of this process. */
   get limits(): ObjectNamespace<LimitsObject> {
     const { parts } = this.#options;
     const shares = new LimitShares({
@@ -111,7 +106,6 @@ export class OwnedNamespaces {
     return stubsOf(className, Room, this.#cluster);
   }
 
-  /** Joins the other processes. @throws CommandError if the address for links cannot be used */
   async open(): Promise<void> {
     const { flags, me } = this.#options.parts;
     const { host, port } = flags;

@@ -8,6 +8,7 @@
  *     accounts.sqlite   accounts and settings
  *     files/            uploads and batch results, created on first use
  *     objects/          a directory per class with a file per object; alarms.sqlite has all alarms
+ *     processes/        addresses and tunnels of several processes; see serve/directory-process.ts
  *     lock              held by the gateway that uses this directory
  */
 import { constants } from 'node:fs';
@@ -78,7 +79,7 @@ export async function openDataDirectory(dir: string, migrations: readonly string
 }
 
 /** Entries that a directory may have before its first start. */
-const BEFORE_FIRST_START: ReadonlySet<string> = new Set(['lost+found', 'issuer', 'acme']);
+const BEFORE_FIRST_START: ReadonlySet<string> = new Set(['lost+found', 'issuer', 'acme', 'processes']);
 
 /**
  * Refuses a directory with other files. A mistyped --data must not take over /tmp, nor spread files over a home

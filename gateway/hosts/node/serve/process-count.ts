@@ -12,3 +12,21 @@ export function processCount(text: string): number {
     throw new UsageError(`--processes ${text} is not a number from 1 to ${PROCESSES_MAX}, nor "auto"`);
   return count;
 }
+
+/** Variables that `serve --processes` sets for its processes. */
+export const SHARED_DIRECTORY = 'OTELA_SHARED_DIRECTORY';
+export const PROCESS_NUMBER = 'OTELA_PROCESS_NUMBER';
+/** Directory of the processes in the shared one. */
+export const PROCESSES_DIRECTORY = 'processes';
+
+export interface DirectoryProcess {
+  /** The data directory that the processes share. */
+  shared: string;
+  number: number;
+}
+
+/** Undefined: `serve --processes` has not started this process. */
+export function directoryProcess(env: NodeJS.ProcessEnv): DirectoryProcess | undefined {
+  const [shared, number] = [env[SHARED_DIRECTORY], Number(env[PROCESS_NUMBER])];
+  return shared === undefined || !Number.isSafeInteger(number) ? undefined : { shared, number };
+}

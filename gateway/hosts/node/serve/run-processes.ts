@@ -1,19 +1,21 @@
 /**
  * `serve --processes N`: N processes of the gateway that accept connections on one port. A process that ends is started
- * again. They are equal: this process only starts them and passes signals on.
+ * again. This process only starts them and passes signals on.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { rm, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
-import { createPrivateFile } from '../../../../node/private-file.ts';
+import { createPrivateFile, writePrivateFile } from '../../../../node/private-file.ts';
 import { EXIT_DONE, UsageError } from '../../../../shared/command-line/index.ts';
 import { backoffMs } from '../../../../shared/timing/backoff.ts';
+import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import { CommandError } from '../../../command-error.ts';
+import { LINK_KEY_FILE, OWNER } from '../cluster/directory-membership.ts';
 import { makeDirectory } from '../data/make-directory.ts';
-import { REUSE_PORT } from './process-count.ts';
+import { PROCESS_NUMBER, PROCESSES_DIRECTORY, REUSE_PORT, SHARED_DIRECTORY } from './process-count.ts';
 import type { ServeOptions } from './serve.ts';
 
 const KEY_BYTES = 32;
@@ -30,46 +32,96 @@ interface ProcessesOptions {
   log(line: string): void;
 }
 
+/** How the processes are started. */
+interface ProcessPlan {
+  /** Number of the process that creates the tables and the keys, and with SQLite has them. */
+  first: number;
+  argsOf(number: number): string[];
+  envOf(number: number): Record<string, string>;
+  /** True: the first process stops after the others have ended, because they need it. */
+  firstStopsLast: boolean;
+  /** Called when the first process is ready. */
+  begun(): Promise<void>;
+}
+
 /** Resolves to the exit status when all processes have ended. @throws CommandError, UsageError */
 export async function runProcesses({ count, options, flags, onReady, log }: ProcessesOptions): Promise<number> {
-  const { data, database, port, cluster } = options;
-  if (database === undefined) throw new UsageError('--processes needs --database: the processes share it');
-  if (port === 0) throw new UsageError('--processes needs a --port other than 0: the processes share it');
-  await makeDirectory(data);
-  if (existsSync(join(data, 'layout.json')))
-    throw new CommandError(`${data} has the data of one process. Give --data another directory.`);
-  const key = cluster?.keyFile ?? join(data, 'cluster.key');
-  if (!existsSync(key)) createPrivateFile(key, `${randomBytes(KEY_BYTES).toString('hex')}\n`);
-  const argsOf = (number: number) => [
-    ...flags,
-    ...['--data', join(data, `process-${number}`)],
-    ...['--files', options.files ?? join(resolve(data), 'files')],
-    ...['--cluster-key', key],
-    ...['--cluster-address', addressOf(cluster, number)],
-  ];
-  const running = new Set<RestartedProcess>();
+  if (options.port === 0) throw new UsageError('--processes needs a --port other than 0: the processes share it');
+  await makeDirectory(options.data);
+  const plan = options.database === undefined ? directoryPlan(options, flags) : databasePlan(options, flags);
+  const others = new Set<RestartedProcess>();
+  const start = (number: number) =>
+    new RestartedProcess(plan.argsOf(number), plan.envOf(number), (line) => log(`process ${number}: ${line}`));
+  const first = start(plan.first);
+  let isStopping = false;
   const stop = (signal: NodeJS.Signals) => {
-    for (const one of running) one.stop(signal);
+    for (const one of others) one.stop(signal);
+    // The second signal ends all.
+    const waits = plan.firstStopsLast && !isStopping;
+    isStopping = true;
+    if (!waits) return first.stop(signal);
+    neverRejects(Promise.all([...others].map(({ ended }) => ended)).then(() => first.stop(signal)));
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal));
   process.on('SIGHUP', () => {
-    for (const one of running) one.signal('SIGHUP');
+    for (const one of [first, ...others]) one.signal('SIGHUP');
   });
-  const start = (number: number) => {
-    const one = new RestartedProcess(argsOf(number), (line) => log(`process ${number}: ${line}`));
-    running.add(one);
-    return one;
-  };
-  // The first process creates the tables and the installation's keys.
-  const first = start(1);
   const url = await first.ready;
   if (url === undefined) return first.ended;
-  await linkAdminKey(data);
-  const all = [first, ...Array.from({ length: count - 1 }, (_, n) => start(n + 2))];
-  await Promise.all(all.map(({ ready }) => ready));
-  onReady(url);
-  await Promise.all(all.map(({ ended }) => ended));
+  await plan.begun();
+  for (let n = 1; n < count && !isStopping; n++) others.add(start(plan.first + n));
+  await Promise.all([...others].map(({ ready }) => ready));
+  if (!isStopping) onReady(url);
+  await Promise.all([first, ...others].map(({ ended }) => ended));
   return EXIT_DONE;
+}
+
+/** Processes that share a database. */
+function databasePlan({ data, cluster, files }: ServeOptions, flags: readonly string[]): ProcessPlan {
+  if (existsSync(join(data, 'layout.json')))
+    throw new CommandError(`${data} has the data of one process. Give --data another directory.`);
+  const key = cluster?.keyFile ?? join(data, 'cluster.key');
+  if (!existsSync(key)) createPrivateFile(key, newKey());
+  return {
+    first: 1,
+    argsOf: (number) => [
+      ...flags,
+      ...['--data', join(data, `process-${number}`)],
+      ...['--files', files ?? join(resolve(data), 'files')],
+      ...['--cluster-key', key],
+      ...['--cluster-address', addressOf(cluster, number)],
+    ],
+    envOf: () => ({}),
+    firstStopsLast: false,
+    begun: () => linkAdminKey(data),
+  };
+}
+
+/** Processes that share a data directory. The first one uses it as a single gateway does. */
+function directoryPlan({ data, files, follow, identity }: ServeOptions, flags: readonly string[]): ProcessPlan {
+  if (follow !== undefined || identity !== undefined)
+    throw new UsageError('--processes and --follow exclude each other: a follower is one process');
+  const shared = resolve(data);
+  const directory = join(shared, PROCESSES_DIRECTORY);
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  // Addresses of processes that have ended.
+  for (const name of readdirSync(directory)) if (name.endsWith('.json')) rmSync(join(directory, name));
+  writePrivateFile(join(directory, LINK_KEY_FILE), newKey());
+  return {
+    first: OWNER,
+    argsOf: (number) => [
+      ...flags,
+      ...['--data', number === OWNER ? shared : join(directory, `process-${number}`)],
+      ...['--files', files ?? join(shared, 'files')],
+    ],
+    envOf: (number) => ({ [SHARED_DIRECTORY]: shared, [PROCESS_NUMBER]: String(number) }),
+    firstStopsLast: true,
+    begun: async () => {},
+  };
+}
+
+function newKey(): string {
+  return `${randomBytes(KEY_BYTES).toString('hex')}\n`;
 }
 
 /** With port 0, each process chooses a port; with another one, the processes have consecutive ports. */
@@ -93,6 +145,7 @@ class RestartedProcess {
   /** Resolves to the exit status when the process has ended and is not started again. */
   readonly ended: Promise<number>;
   readonly #args: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   readonly #log: (line: string) => void;
   readonly #ready = Promise.withResolvers<string | undefined>();
   readonly #ended = Promise.withResolvers<number>();
@@ -102,8 +155,9 @@ class RestartedProcess {
   #wasReady = false;
   #isStopping = false;
 
-  constructor(args: readonly string[], log: (line: string) => void) {
+  constructor(args: readonly string[], env: Readonly<Record<string, string>>, log: (line: string) => void) {
     this.#args = args;
+    this.#env = env;
     this.#log = log;
     this.ready = this.#ready.promise;
     this.ended = this.#ended.promise;
@@ -114,7 +168,7 @@ class RestartedProcess {
     const [, main = ''] = process.argv;
     const child = spawn(process.execPath, [...process.execArgv, main, 'serve', ...this.#args], {
       stdio: ['pipe', 'pipe', 'inherit'], // the process stops when its input ends, because this process was killed
-      env: { ...process.env, [REUSE_PORT]: 'on' },
+      env: { ...process.env, ...this.#env, [REUSE_PORT]: 'on' },
       detached: true, // signals of a terminal reach only this process, which passes them on
     });
     createInterface({ input: child.stdout }).on('line', (line) => this.#onLine(line));

@@ -15,7 +15,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ClusterFlags } from '../cluster/open-cluster.ts';
 import { DOMAIN_FLAGS, domainOptions, withDomain } from './domain-flags.ts';
-import { processCount, REUSE_PORT } from './process-count.ts';
+import { directoryProcess, processCount, REUSE_PORT } from './process-count.ts';
 import type { ServeOptions } from './serve.ts';
 
 const DRAIN_MS = 5_000;
@@ -54,7 +54,7 @@ export const SERVE_FLAGS = {
   processes: {
     default: '1',
     value: 'N|auto',
-    help: 'number of processes on this host, which share the port and the database; auto: one for each core',
+    help: 'number of processes on this host, which share the port and the data; auto: one for each core',
   },
   'cluster-key': {
     value: 'FILE',
@@ -237,7 +237,8 @@ async function serveWith(
     const reload = async () => void process.kill(process.pid, 'SIGHUP');
     return serveProcesses(count, values, () => onReady(reload));
   }
-  const options = serveOptions(values);
+  const member = directoryProcess(process.env);
+  const options = { ...serveOptions(values), ...(member && { member }) };
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
   // Signal handlers are installed first, so that an interrupted start ends like an interrupted gateway.

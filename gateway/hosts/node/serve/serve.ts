@@ -17,8 +17,8 @@ import { checkEnvironment, ENVIRONMENT_NAMES } from '../../../environment-checks
 import { storageHealth } from '../../../platform/storage/storage-health.ts';
 import { telemetrySink } from '../../../platform/telemetry-sink.ts';
 import { nowS } from '../../../platform/unix-time.ts';
-import { openAccountsFile } from '../accounts-store.ts';
-import type { ClusterFlags, ClusterParts } from '../cluster/open-cluster.ts';
+import { type AccountsStore, openAccountsFile } from '../accounts-store.ts';
+import type { ClusterFlags } from '../cluster/open-cluster.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { rethrowDiskError } from '../data/disk-error.ts';
 import { refuseDamaged } from '../data/refuse-damaged.ts';
@@ -30,6 +30,7 @@ import { fileStoreProblem, openFileStore } from '../open-file-store.ts';
 import { refuseBound } from '../postgresql/database-binding.ts';
 import { resolveRole } from '../replication/resolve-role.ts';
 import { checkReady } from './check-ready.ts';
+import type { DirectoryProcess } from './process-count.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
 import { ReleaseDirectory } from './release-directory.ts';
 import { StorageProbe } from './storage-probe.ts';
@@ -57,6 +58,8 @@ export interface ServeOptions {
   database?: string;
   /** This process shares the database with other processes. */
   cluster?: ClusterFlags;
+  /** This process shares its data directory with other processes. */
+  member?: DirectoryProcess;
   /** Directory with a release, from which agents are installed; absent: `release` in the data directory. */
   release?: string;
   /** How long a follower serves without its primary, and known keys without PostgreSQL. Milliseconds; default: a day. */
@@ -136,7 +139,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       if (problem !== undefined) log(`files and batches are not available: ${problem}`);
     }),
   );
-  const gateway = await opened(data, () => openAccounts(options, data, program, log), {
+  const gateway = await opened(data, async () => installation.accounts ?? openAccounts(options, data, program, log), {
     objects: data.objects,
     files,
     release: new ReleaseDirectory(resolve(options.release ?? join(data.path, 'release'))),
@@ -146,7 +149,7 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     policies,
     following: installation.following,
     maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
-    cluster: installation.cluster,
+    cluster: installation.share,
     log,
   });
   const closeTelemetry = await openTelemetry();
@@ -184,7 +187,10 @@ interface Installation {
   /** Settings with the issuer's keys. */
   issuer: Record<string, string>;
   following: NodeGatewayOptions['following'];
-  cluster: ClusterParts | undefined;
+  /** Opens the objects that this process shares with others. Undefined: it is the only process. */
+  share: NodeGatewayOptions['cluster'];
+  /** The accounts, if another process of this host has them. */
+  accounts?: AccountsStore | undefined;
 }
 
 /** @throws CommandError, IssuerError */
@@ -193,11 +199,21 @@ async function openInstallation(
   data: DataDirectory,
   program: ProgramFiles,
 ): Promise<Installation> {
-  const { cluster: flags, database } = options;
+  const { cluster: flags, database, member } = options;
   if (flags !== undefined && database !== undefined) {
+    // Imported here, so that a single gateway does not load it.
     const { openCluster } = await import('../cluster/open-cluster.ts');
-    const cluster = await openCluster(database, data, flags, program.postgresMigrations);
-    return { ...cluster.secrets, following: undefined, cluster };
+    const { OwnedNamespaces } = await import('../cluster/owned-namespaces.ts');
+    const parts = await openCluster(database, data, flags, program.postgresMigrations);
+    return {
+      ...parts.secrets,
+      following: undefined,
+      share: (context) => new OwnedNamespaces({ ...context, parts }),
+    };
+  }
+  if (member !== undefined) {
+    const { openDirectoryProcess } = await import('./directory-process.ts');
+    return { ...(await openDirectoryProcess(member, data)), following: undefined };
   }
   if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
   else if (options.follow !== undefined) await requireIdentity(data.issuer);
@@ -210,7 +226,7 @@ async function openInstallation(
     url: options.url,
     maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
   };
-  return { adminKey: data.adminKey, issuer: workerSecrets(files), following, cluster: undefined };
+  return { adminKey: data.adminKey, issuer: workerSecrets(files), following, share: undefined };
 }
 
 /** @throws CommandError if the database cannot be used, or belongs to another data directory */

@@ -1,0 +1,113 @@
+/** Calls of objects between processes, each of which is a Cluster in this process. */
+import { afterEach, expect, test } from 'vitest';
+import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
+import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';
+import { runStatements } from '../../../gateway/hosts/node/cluster/linked-accounts.ts';
+import type { ProcessMembership } from '../../../gateway/hosts/node/cluster/process-membership.ts';
+import type { ProcessRow } from '../../../gateway/hosts/node/cluster/process-table.ts';
+
+const KEY = clusterKey('0123456789abcdef0123456789abcdef');
+const OWNER = 'a';
+
+interface Process {
+  cluster: Cluster;
+  row: ProcessRow;
+  /** The other processes, as this one sees them. */
+  see(others: readonly ProcessRow[]): void;
+}
+
+const processes: Process[] = [];
+afterEach(async () => {
+  for (const { cluster } of processes.splice(0)) await cluster.close();
+});
+
+/** A process with a membership that says that OWNER owns all objects. */
+async function start(incarnation: string): Promise<Process> {
+  const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0 };
+  let see: Process['see'] = () => {};
+  const cluster = new Cluster({
+    key: KEY,
+    me: row,
+    membership: ({ onProcesses }) => {
+      see = onProcesses;
+      return {
+        owns: () => incarnation === OWNER,
+        ownerOf: () => OWNER,
+        current: () => undefined,
+        now: async () => {},
+        silentMs: 0,
+        running: [],
+        size: 3,
+        owned: 0,
+        join: async () => {},
+        prove: async () => {},
+        close: async () => {},
+      } satisfies ProcessMembership;
+    },
+    local: undefined as never,
+    owned: {
+      call: async (...args) => [incarnation, ...args],
+      fetch: async () => new Response(),
+      addAlarms: () => {},
+      resetAll: () => {},
+      release: async () => {},
+    },
+    onTunnelsClosed: () => {},
+    log: () => {},
+  });
+  row.address = `127.0.0.1:${await cluster.open('127.0.0.1', 0)}`;
+  const process = { cluster, row, see: (others: readonly ProcessRow[]) => see(others) };
+  processes.push(process);
+  return process;
+}
+
+test('a process that does not reach the owner of an object calls it through another process', async () => {
+  const [a, b, c] = [await start('a'), await start('b'), await start('c')];
+  c.see([a.row]);
+  // Nothing listens at this address.
+  b.see([{ ...a.row, address: '127.0.0.1:1' }, c.row]);
+  const call = () => b.cluster.call('LIMITS', 'key:1', 'uses', [{ some: 1 }]);
+  expect(await call()).toEqual(['a', 'LIMITS', 'key:1', 'uses', [{ some: 1 }]]);
+});
+
+test('a call crosses at most two links: a process that does not reach the owner either refuses it', async () => {
+  const [a, b, c, d] = [await start('a'), await start('b'), await start('c'), await start('d')];
+  const unreachable = { ...a.row, address: '127.0.0.1:1' };
+  d.see([a.row]);
+  c.see([unreachable, d.row]);
+  b.see([unreachable, c.row]);
+  let state = 'waiting';
+  b.cluster.call('LIMITS', 'key:1', 'uses', []).then(
+    () => {
+      state = 'answered';
+    },
+    () => {
+      state = 'refused';
+    },
+  );
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  // It waits for an owner that it reaches.
+  expect(state).toBe('waiting');
+});
+
+test('statements of another process that are not statements run nothing', async () => {
+  const run: string[] = [];
+  const prepare = (text: string) => {
+    run.push(text);
+    throw new Error('no statement may run');
+  };
+  const db = { prepare } as never;
+  const one = { text: 'SELECT 1', bindings: [] };
+  const hostile: [string, unknown[]][] = [
+    ['all', []],
+    ['all', [[]]],
+    ['all', ['SELECT 1']],
+    ['all', [[{ text: 1, bindings: [] }]]],
+    ['batch', [[{ text: 'SELECT 1' }]]],
+    ['batch', [Array.from({ length: 10_001 }, () => one)]],
+    ['exec', [[one]]],
+    ['constructor', [[one]]],
+  ];
+  for (const [method, args] of hostile) await expect(runStatements(db, method, args)).rejects.toThrow();
+  expect(run).toEqual([]);
+});
