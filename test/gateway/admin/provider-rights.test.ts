@@ -17,7 +17,7 @@ const rightsSchema = z.object({ data: z.array(z.looseObject({ id: z.string() }))
 
 let names = 0;
 
-/** A user with a key, who is a consumer. */
+/** A consumer with a key. */
 async function consumer() {
   const id = `user_rights${++names}`;
   await database(env).insert(users).values({ id, name: id, role: 'consumer', createdAt: Date.now() });
