@@ -2,6 +2,7 @@
 import type { DrizzleD1Database } from 'drizzle-orm/d1';
 import type { Account } from './accounts/account.ts';
 import type { LimitsObject } from './accounts/limits/limits-object.ts';
+import type { ConfirmationObject } from './accounts/login/confirmation-object.ts';
 import type { SqlFragments } from './accounts/sql-fragments.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/leases/batch-queue-object.ts';
@@ -127,6 +128,8 @@ export interface Env extends IssuerEnvironment {
   MESH_RELAY?: string;
   /** Deletes expired files: a single object. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
+  /** Asks identity providers about people that logged in: a single object. */
+  CONFIRMATION: ObjectNamespace<ConfirmationObject>;
   /** Sends events to webhooks: a single object. */
   NOTIFICATIONS: ObjectNamespace<NotificationObject>;
   /** Contents of files. Absent: files and batches are disabled. */

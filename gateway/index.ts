@@ -1,5 +1,6 @@
 /** The entry point of the Worker on Cloudflare: the app, and the Durable Objects that its bindings name. */
 import { LimitsObject as Limits } from './accounts/limits/limits-object.ts';
+import { ConfirmationObject as Confirmation } from './accounts/login/confirmation-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/leases/batch-queue-object.ts';
@@ -40,6 +41,7 @@ export default {
 /** Durable Objects under the class names that wrangler.toml contains. */
 export class BatchObject extends toDurableObject(Batch) {}
 export class BatchQueueObject extends toDurableObject(BatchQueue) {}
+export class ConfirmationObject extends toDurableObject(Confirmation) {}
 export class FactoryObject extends toDurableObject(Factory) {}
 export class FileSweepObject extends toDurableObject(FileSweep) {}
 export class LimitsObject extends toDurableObject(Limits) {}

@@ -107,7 +107,7 @@ export const users = sqliteTable(
     lastLoginAt: integer('last_login_at'),
     /**
      * When the identity provider made the claims that last decided the user's rights. Older claims change nothing.
-     * Milliseconds since the epoch.
+     * Milliseconds since the epoch. Negative: the provider refused to confirm the user at this time.
      */
     claimsAt: integer('claims_at'),
     disabledAt: integer('disabled_at'),

@@ -13,7 +13,8 @@ type Purpose =
   | 'attestation'
   | 'key'
   | 'key without TLS'
-  | 'device';
+  | 'device'
+  | 'refresh token';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
@@ -47,8 +48,8 @@ export async function decryptText(secret: string, purpose: Purpose, sealed: stri
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** Maximum cached keys: one installation has one secret and eight purposes. */
-const KEYS_MAX = 8;
+/** Maximum cached keys: one installation has one secret and nine purposes. */
+const KEYS_MAX = 9;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {
   const name = sha256Hex(`otela-${purpose}-1\n${secret}`);

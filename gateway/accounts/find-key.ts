@@ -84,6 +84,7 @@ export async function findKey(
  */
 function lapseOf(user: User | null, oidc: unknown): number {
   if (user?.claimsAt == null) return Number.POSITIVE_INFINITY;
+  if (user.claimsAt < 0) return 0;
   const issuer = issuersSchema.safeParse(oidc).data?.find((one) => one.issuer === user.issuer);
   return issuer?.lapse_days == null ? Number.POSITIVE_INFINITY : user.claimsAt + issuer.lapse_days * DAY_MS;
 }

@@ -13,6 +13,7 @@ import {
   users,
 } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../accounts/database.ts';
+import { CONFIRMATION_NAME } from '../accounts/login/confirmation-object.ts';
 import type { Env } from '../env.ts';
 import { batches, deletedFiles, files, functionSecrets, uploads } from '../files/file-tables.ts';
 import { HOURS_PER_DAY, shardsOf, usageShardOf } from '../usage/usage-row.ts';
@@ -122,6 +123,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     db.delete(memberLimits).where(eq(memberLimits.userId, user)),
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
+  await queryOrUnavailable(call.env.CONFIRMATION.getByName(CONFIRMATION_NAME).forget(user));
   await applyChange(call, statements, { action: ERASE, object: user });
 }
 

@@ -79,6 +79,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'oidc[].project_claim': 'claim that sets the home project',
   'oidc[].projects': 'project id for each value of that claim; the first match is the user’s home project',
   'oidc[].leads': 'project ids for each value of that claim; the user becomes a lead of these projects',
+  'oidc[].confirm_hours':
+    'hours after which the provider is asked again whether it knows a person: [people that leave](../login.md#people-that-leave)',
   'oidc[].lapse_days':
     'a user’s keys are suspended if the provider has not confirmed the user for this number of days; null: never',
   'oidc[].group_claim': 'claim with the groups of a user, for access lists',

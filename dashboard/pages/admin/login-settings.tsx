@@ -144,6 +144,18 @@ function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
             />
           )}
         </Field>
+        <Field label={form.confirm} hint={form.confirmHint}>
+          {(id) => (
+            <Input
+              id={id}
+              name="confirm_hours"
+              type="number"
+              min={1}
+              max={8760}
+              defaultValue={issuer?.confirm_hours ?? ''}
+            />
+          )}
+        </Field>
         <Mapping issuer={issuer} />
       </Form>
     </Dialog>
@@ -207,6 +219,7 @@ function issuerFrom(filled: FilledFields): Issuer {
     scope: filled.text('scope'),
     admits: ADMITS.find((one) => one === filled.text('admits')) ?? 'known',
     lapse_days: filled.number('lapse_days'),
+    confirm_hours: filled.number('confirm_hours'),
     role_claim: filled.optional('role_claim'),
     roles: Object.fromEntries(roles.map(([value, role]) => [value, roleFrom(role)])),
     project_claim: filled.optional('project_claim'),

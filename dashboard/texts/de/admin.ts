@@ -179,6 +179,9 @@ export const settings = {
       admits: 'Zugelassen',
       lapse: 'Tage ohne Anmeldung, bis Schlüssel ausgesetzt werden',
       lapseHint: 'Der Identitätsanbieter meldet ausgeschiedene Nutzer nicht. Leer: Schlüssel funktionieren weiter.',
+      confirm: 'Stunden, bis der Anbieter wieder gefragt wird',
+      confirmHint:
+        'Das Gateway fragt mit einem Refresh-Token, ob der Anbieter den Nutzer noch kennt. Leer: Es fragt nicht.',
       mapping: 'Rollen und Projekte nach Claim',
       roleClaim: 'Claim für Rollen',
       roleClaimHint: 'Zum Beispiel: groups. Leer: Betreiber vergeben Rollen.',

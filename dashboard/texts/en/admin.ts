@@ -166,6 +166,9 @@ export const settings = {
       admits: 'Admits',
       lapse: 'Days without a login until keys are suspended',
       lapseHint: 'The identity provider does not report users that left. Empty: keys continue to work.',
+      confirm: 'Hours until the provider is asked again',
+      confirmHint:
+        'The gateway asks with a refresh token whether the provider still knows the user. Empty: it does not ask.',
       mapping: 'Roles and projects by claim',
       roleClaim: 'Role claim',
       roleClaimHint: 'For example: groups. Empty: operators set roles.',

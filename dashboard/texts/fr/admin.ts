@@ -185,6 +185,9 @@ export const settings = {
       admits: 'Admet',
       lapse: 'Jours sans connexion avant la suspension des clés',
       lapseHint: 'Le fournisseur d’identité ne signale pas les utilisateurs partis. Vide : les clés restent valables.',
+      confirm: 'Heures avant une nouvelle demande au fournisseur',
+      confirmHint:
+        'La passerelle demande, avec un jeton de rafraîchissement, si le fournisseur connaît encore l’utilisateur. Vide : elle ne demande pas.',
       mapping: 'Rôles et projets par claim',
       roleClaim: 'Claim des rôles',
       roleClaimHint: 'Par exemple : groups. Vide : les opérateurs attribuent les rôles.',

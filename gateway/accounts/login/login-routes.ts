@@ -15,6 +15,8 @@ import { decryptText, encryptText } from '../encrypt-text.ts';
 import { readGatewaySettings } from '../gateway-settings.ts';
 import { installationSecret } from '../installation-secret.ts';
 import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from '../secrets.ts';
+import { clientSecret } from './client-secret.ts';
+import { CONFIRMATION_NAME } from './confirmation-object.ts';
 import { sealKey } from './key-cookie.ts';
 import {
   closeSession,
@@ -104,7 +106,7 @@ async function begin(c: LoginContext): Promise<Response> {
     response_type: 'code',
     client_id: config.client_id,
     redirect_uri: redirectUri,
-    scope: config.scope,
+    scope: scopeOf(config),
     state,
     nonce,
     code_challenge: sha256Base64url(verifier),
@@ -147,12 +149,13 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
   const secret = clientSecret(c.env, config);
   const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };
-  const token = await exchangeCode(config, exchange, now);
-  const claims = await verifyToken(config, token, config.client_id, now);
+  const tokens = await exchangeCode(config, exchange, now);
+  const claims = await verifyToken(config, tokens.id_token, config.client_id, now);
   // OpenID Connect Core §3.1.3.7: refuses a token that was made for another client of this provider.
   if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
   if (claims.nonce !== login.nonce) throw foreign();
   const { user } = await findOrCreateUser(c.env, config, claims, now, true);
+  if (config.confirm_hours !== null) await keepLogin(c, user.id, config, tokens.refresh_token);
   const secure = await isSecure(c);
   const session = await openSession(c.env, user.id, now, secure);
   return redirect(login.returnTo, [sessionCookieText(session, SESSION_MS, secure), cookie]);
@@ -196,6 +199,17 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 }
 
+/** OpenID Connect Core §11: `offline_access` asks for a refresh token. */
+function scopeOf({ scope, confirm_hours }: OidcIssuer): string {
+  const asks = confirm_hours === null || scope.split(' ').includes('offline_access');
+  return asks ? scope : `${scope} offline_access`;
+}
+
+async function keepLogin(c: LoginContext, user: string, config: OidcIssuer, token: string | undefined): Promise<void> {
+  if (token !== undefined) await c.env.CONFIRMATION.getByName(CONFIRMATION_NAME).keep(user, config, token);
+  else console.error(`${config.issuer} gave no refresh token: it cannot confirm people that logged in`);
+}
+
 /** Returns a path on this site, never another site, however browsers interpret slashes and backslashes. */
 function localPath(text: string | undefined): string {
   if (text === undefined || text.length > RETURN_MAX || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text)) return '/';
@@ -213,18 +227,4 @@ function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIs
 async function isSecure(c: LoginContext): Promise<boolean> {
   const { publicUrl } = await readGatewaySettings(c.env);
   return (publicUrl ?? c.req.url).startsWith('https:');
-}
-
-/**
- * Returns the client secret of an issuer from the environment variable, which is JSON: `{"https://issuer": "secret"}`.
- */
-function clientSecret(env: Pick<Env, 'OIDC_CLIENT_SECRETS'>, { issuer }: OidcIssuer): string | undefined {
-  if (env.OIDC_CLIENT_SECRETS === undefined) return undefined;
-  try {
-    const secrets: unknown = JSON.parse(env.OIDC_CLIENT_SECRETS);
-    const [, secret] = Object.entries(secrets ?? {}).find(([name]) => name === issuer) ?? [];
-    return typeof secret === 'string' ? secret : undefined;
-  } catch {
-    throw new ApiError('internal_error', 'OIDC_CLIENT_SECRETS is not JSON.');
-  }
 }

@@ -57,6 +57,11 @@ const issuerSchema = z.strictObject({
    * null: they keep working.
    */
   lapse_days: z.int().min(1).max(3_650).nullable().default(90),
+  /**
+   * Hours after which the provider is asked again whether it still knows a person, with the refresh token of the login.
+   * If it does not, the person's keys stop working until the next login; null: it is not asked.
+   */
+  confirm_hours: z.int().min(1).max(8_760).nullable().default(null),
   /** The claim that contains groups for the access lists of models. */
   group_claim: text.nullable().default(null),
   /** Maps values of `group_claim` to names of groups. */

@@ -41,7 +41,7 @@ export async function findOrCreateUser(
     await create(env, identity, claimed, now);
     found = await findUser(env, identity);
     if (typeof found === 'object') await syncMemberships(env, found.user, claimed.projects, now);
-  } else if (typeof found === 'object' && claimed.at >= (found.user.claimsAt ?? 0)) {
+  } else if (typeof found === 'object' && isNewer(claimed, found.user, signIn)) {
     // Older claims are skipped: their token is still valid, but must not restore rights that newer claims have removed.
     const placed = await syncMemberships(env, found.user, claimed.projects, now);
     if ((await update(env, found.user, claimed, now)) || placed) {
@@ -56,6 +56,12 @@ export async function findOrCreateUser(
   if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
+}
+
+/** A sign-in always confirms a user that the provider refused before. The clock of the provider may be slow. */
+function isNewer({ at }: MappedClaims, { claimsAt }: User, signIn: boolean): boolean {
+  const refusedAt = claimsAt !== null && claimsAt < 0 ? -claimsAt : undefined;
+  return refusedAt === undefined ? at >= (claimsAt ?? 0) : signIn || at > refusedAt;
 }
 
 /**

@@ -3,7 +3,7 @@ import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTPayload, jwtVeri
 import * as z from 'zod';
 import { readAtMost } from '../../../shared/collections/read-at-most.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
-import { parseJson } from '../../../shared/text/parse-json.ts';
+import { parseJson, tryParseJson } from '../../../shared/text/parse-json.ts';
 import { AdaptiveTimeout } from '../../../shared/timing/adaptive-timeout.ts';
 import { isRecent } from '../../../shared/timing/is-recent.ts';
 import { startTimer } from '../../platform/start-timer.ts';
@@ -45,7 +45,14 @@ const discoverySchema = z.looseObject({
 });
 type Discovery = z.infer<typeof discoverySchema>;
 const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).max(100) });
-const tokensSchema = z.looseObject({ id_token: z.string().max(32_768) });
+const refreshTokenSchema = z.string().min(1).max(16_384);
+const tokensSchema = z.looseObject({
+  id_token: z.string().max(32_768),
+  // Of another form, it is useless, but the login is not.
+  refresh_token: refreshTokenSchema.optional().catch(undefined),
+});
+const refreshedSchema = tokensSchema.extend({ id_token: tokensSchema.shape.id_token.optional() });
+const oauthErrorSchema = z.looseObject({ error: z.string() });
 
 interface CachedResult<T> {
   value: T;
@@ -185,8 +192,12 @@ interface CodeExchange {
   secret: string | undefined;
 }
 
-/** Exchanges a code for an id token (RFC 6749 §4.1.3, RFC 7636 §4.5). @throws ApiError 401, 503 */
-export async function exchangeCode(config: OidcIssuer, exchange: CodeExchange, now: number): Promise<string> {
+/** Exchanges a code for tokens (RFC 6749 §4.1.3, RFC 7636 §4.5). @throws ApiError 401, 503 */
+export async function exchangeCode(
+  config: OidcIssuer,
+  exchange: CodeExchange,
+  now: number,
+): Promise<z.infer<typeof tokensSchema>> {
   const { token_endpoint } = await discover(config, now);
   const body = new URLSearchParams({
     grant_type: 'authorization_code',
@@ -195,29 +206,67 @@ export async function exchangeCode(config: OidcIssuer, exchange: CodeExchange, n
     code_verifier: exchange.verifier,
     client_id: config.client_id,
   });
-  const headers: Record<string, string> = { 'content-type': 'application/x-www-form-urlencoded' };
-  if (exchange.secret !== undefined) {
-    const pair = [config.client_id, exchange.secret].map(encodeURIComponent).join(':');
-    headers.authorization = `Basic ${btoa(pair)}`;
-  }
-  return (await fetchJson(token_endpoint, { method: 'POST', headers, body }, tokensSchema)).id_token;
+  return fetchJson(
+    token_endpoint,
+    { method: 'POST', headers: clientHeaders(config, exchange.secret), body },
+    tokensSchema,
+  );
 }
 
-async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>): Promise<T> {
-  let response: Response;
-  let text: string | undefined;
+/**
+ * Gets new tokens for a refresh token (RFC 6749 §6). `refused`: the provider no longer accepts it, because the person
+ * left, the session was ended, or the token is too old.
+ * @throws ApiError 503 if the provider did not decide
+ */
+export async function refreshLogin(
+  config: OidcIssuer,
+  token: string,
+  secret: string | undefined,
+  now: number,
+): Promise<z.infer<typeof refreshedSchema> | 'refused'> {
+  const { token_endpoint } = await discover(config, now);
+  const body = new URLSearchParams({ grant_type: 'refresh_token', refresh_token: token, client_id: config.client_id });
+  const { status, text } = await fetchBounded(token_endpoint, {
+    method: 'POST',
+    headers: clientHeaders(config, secret),
+    body,
+  });
+  const answer = text === undefined ? undefined : tryParseJson(text);
+  // Only this error is about the person. `invalid_client`, for example, is about the gateway.
+  if (status === 400 && oauthErrorSchema.safeParse(answer).data?.error === 'invalid_grant') return 'refused';
+  const tokens = refreshedSchema.safeParse(answer).data;
+  if (status !== 200 || tokens === undefined) throw unavailable(`it answered ${status}`);
+  return tokens;
+}
+
+function clientHeaders({ client_id }: OidcIssuer, secret: string | undefined): Record<string, string> {
+  const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+  if (secret === undefined) return headers;
+  const pair = [client_id, secret].map(encodeURIComponent).join(':');
+  return { ...headers, authorization: `Basic ${btoa(pair)}` };
+}
+
+/** `text` is undefined if the response is larger than ANSWER_MAX_BYTES. @throws ApiError 503 */
+async function fetchBounded(
+  url: string,
+  init: RequestInit,
+): Promise<{ status: number; ok: boolean; text: string | undefined }> {
   try {
-    [response, text] = await waitClock.call(answers, async (signal) => {
+    const [response, text] = await waitClock.call(answers, async (signal) => {
       const answer = await fetch(url, { ...init, redirect: 'manual', signal });
       const body = await readAtMost(answer.body, ANSWER_MAX_BYTES);
       return [answer, body && new TextDecoder().decode(body)] as const;
     });
+    return { status: response.status, ok: response.ok, text };
   } catch (cause) {
     throw unavailable('it does not answer', cause);
   }
-  if (response.status === 400 || response.status === 401)
-    throw unauthorized('The identity provider refused this login.');
-  if (!response.ok) throw unavailable(`it answered ${response.status}`);
+}
+
+async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>): Promise<T> {
+  const { status, ok, text } = await fetchBounded(url, init);
+  if (status === 400 || status === 401) throw unauthorized('The identity provider refused this login.');
+  if (!ok) throw unavailable(`it answered ${status}`);
   if (text === undefined) throw unavailable(`its response is larger than ${ANSWER_MAX_BYTES} bytes`);
   try {
     return schema.parse(parseJson(text));

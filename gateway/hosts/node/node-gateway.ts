@@ -7,6 +7,7 @@ import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts'
 import { guardPolicy } from '../../../shared/routing/policies/operator-policies.ts';
 import type { Policy } from '../../../shared/routing/routing-policy.ts';
 import { LimitsObject } from '../../accounts/limits/limits-object.ts';
+import { ConfirmationObject } from '../../accounts/login/confirmation-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/leases/batch-queue-object.ts';
 import { CircuitObject } from '../../circuit/circuit-object.ts';
@@ -103,6 +104,7 @@ const CLASSES = {
   FACTORY: FactoryObject,
   FILE_SWEEP: FileSweepObject,
   NOTIFICATIONS: NotificationObject,
+  CONFIRMATION: ConfirmationObject,
   CIRCUIT: CircuitObject,
 } satisfies Record<string, ObjectClass>;
 
@@ -195,6 +197,7 @@ export class NodeGateway {
       FACTORY: shared.namespace<FactoryObject>('FACTORY'),
       FILE_SWEEP: shared.namespace<FileSweepObject>('FILE_SWEEP'),
       NOTIFICATIONS: shared.namespace<NotificationObject>('NOTIFICATIONS'),
+      CONFIRMATION: shared.namespace<ConfirmationObject>('CONFIRMATION'),
       ...(settings.MESH_RELAY === 'off' || cluster !== undefined
         ? {}
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
