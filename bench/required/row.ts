@@ -43,8 +43,7 @@ export function causesOf(rows: readonly Required[]): string[] {
     ({ cause = 'not known' }) => cause,
   );
   return [...missed].map(([cause, of]) => {
-    const figures = of.map(({ figure }) => figure.replace('unary', 'non-streaming request'));
-    return `- ✗ **${figures.join('; ')}**: ${cause}`;
+    return `- ✗ **${of.map(({ figure }) => figure).join('; ')}**: ${cause}`;
   });
 }
 

@@ -51,7 +51,8 @@ function figuresOf({ ours, original }: Rounds): Pick<Required, 'ours' | 'origina
   return { ours: median(ours), original: median(original), ratio };
 }
 
-export const figureOf = (kind: 'unary' | 'TTFT', perSecond: number) => `added to the median ${kind} at ${perSecond}/s`;
+export const figureOf = (kind: 'unary' | 'TTFT', perSecond: number) =>
+  `added to the median ${kind === 'unary' ? 'non-streaming request' : kind} at ${perSecond}/s`;
 
 async function addedAt(sides: Sides, kind: 'unary' | 'TTFT', perSecond: number, plan: Plan): Promise<Required> {
   const make = (target: Target) =>
