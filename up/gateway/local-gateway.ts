@@ -12,6 +12,7 @@ import { parseJson } from '../../shared/text/parse-json.ts';
 import { buildPage, cacheDirectory, gatewayCommand } from '../install/program-files.ts';
 import { type RunLock, takeRunLock } from '../state/run-lock.ts';
 import { UpError } from '../up-error.ts';
+import { isOwnListener } from './own-listener.ts';
 
 /** The first choice; another port if a program uses it. */
 const PORT = 8787;
@@ -175,9 +176,10 @@ export class LocalGateway {
     return new UpError(`The gateway on this machine did not start: ${tail}`, `Its log is ${this.#logFile}.`);
   }
 
-  /** True if the gateway with this data answers. Another program at the port does not know its key. */
+  /** True if the gateway with this data answers. Another program at the port does not know its key, and must not get it. */
   async #answers(): Promise<boolean> {
     try {
+      if (!(await isOwnListener(this.#port))) return false;
       await this.#client().get('/admin/me');
       return true;
     } catch {
