@@ -1,5 +1,4 @@
 /** `otela-gateway setup`: the first settings of a new gateway, and the line with which a provider joins it. */
-import { createInterface } from 'node:readline/promises';
 import * as z from 'zod';
 import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
@@ -67,6 +66,8 @@ function call(target: ApiTarget, method: string, path: string, body?: Record<str
 }
 
 async function ask(flags: Answers, url: string): Promise<Answers> {
+  // Imported here, because Node 16 lacks it, and could not say that it is too old.
+  const { createInterface } = await import('node:readline/promises');
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   const answers = { ...flags };
   const question = async (name: keyof Answers, text: string, standard: string) => {

@@ -58,6 +58,6 @@ test('a large difference is read in parts, with a turn of the event loop between
   seen.length = 0;
   const view = await isolateSnapshot.get(env, ctx, now + 10_000, () => false);
   expect(view.model('large')?.ready).toHaveLength(1_500);
-  expect(seen).toHaveLength(6);
-  expect(new Set(seen).size).toBe(6);
+  expect(seen).toHaveLength(12);
+  expect(new Set(seen).size).toBe(12);
 });
