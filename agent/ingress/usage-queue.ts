@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
@@ -66,8 +66,7 @@ export class UsageQueue {
     const { directory, log } = this.#options;
     if (directory === undefined) return;
     try {
-      mkdirSync(directory, { recursive: true, mode: 0o700 });
-      const left = readdirSync(directory).filter((name) => isLeft(name));
+      const left = existsSync(directory) ? readdirSync(directory).filter((name) => isLeft(name)) : [];
       for (const name of left.slice(0, ADOPTED_MAX)) this.#adopt(join(directory, name));
     } catch (error) {
       log(`cannot read the usage records of previous agents: ${errorText(error)}`);
@@ -150,10 +149,17 @@ export class UsageQueue {
     if (this.#file === undefined) return false;
     try {
       if (this.#stored.size === 0) {
-        rmSync(this.#file, { force: true });
+        removeFile(this.#file);
         return true;
       }
-      writePrivateFile(this.#file, JSON.stringify([...this.#stored.values()]));
+      const text = JSON.stringify([...this.#stored.values()]);
+      try {
+        createAndWrite(this.#file, text);
+      } catch (error) {
+        // Another agent may have ended and removed the directory, which was empty.
+        if (!isMissing(error)) throw error;
+        createAndWrite(this.#file, text);
+      }
       return true;
     } catch (error) {
       this.#options.log(`cannot save usage records; they are lost if this agent ends: ${errorText(error)}`);
@@ -166,6 +172,23 @@ export class UsageQueue {
     this.#write();
   }
 }
+
+function createAndWrite(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  writePrivateFile(file, text);
+}
+
+/** Also removes the directory, if no other agent has records there. */
+function removeFile(file: string): void {
+  rmSync(file, { force: true });
+  try {
+    rmdirSync(dirname(file));
+  } catch {
+    // It is not empty, or not there.
+  }
+}
+
+const isMissing = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 /** The name contains random characters, because processes in two containers on one machine may have the same id. */
 function ownFile(directory: string): string {

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
@@ -165,7 +165,23 @@ it('what an agent could not deliver is taken over by the next one, and by one on
   expect([next.size, another.size]).toEqual([5, 0]);
   next.stored(next.oldest(10));
   next.close();
-  expect(readdirSync(directory)).toEqual([]);
+  expect(existsSync(directory)).toBe(false);
+});
+
+it('records are saved although another agent has removed the empty directory', async () => {
+  const directory = join(await temporaryDirectory(), 'usage');
+  const [mine, other] = [new UsageQueue({ directory, log }), new UsageQueue({ directory, log })];
+  mine.open();
+  other.open();
+  other.add(numbers(1));
+  other.close();
+  expect(readdirSync(directory)).toHaveLength(1);
+  other.stored(other.oldest(1));
+  other.close();
+  expect(existsSync(directory)).toBe(false);
+  mine.add(numbers(1));
+  mine.close();
+  expect(readdirSync(directory)).toHaveLength(1);
 });
 
 it('a directory that cannot be written costs nothing but the file', async () => {
