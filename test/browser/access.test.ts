@@ -45,7 +45,7 @@ it('a person asks for a project, its lead lets them in and out, and each sees wh
   await bob.page.getByRole('button', { name: 'Request access' }).click();
   const form = bob.page.getByRole('dialog');
   await form.getByRole('button', { name: 'Request access' }).click();
-  await form.getByRole('alert').getByText('either a project or a model').waitFor();
+  await form.getByRole('alert').getByText('a project, a model or a provider').waitFor();
   await form.getByLabel('Project id').fill(project);
   await form.getByLabel('Reason').fill('a thesis on engines');
   await form.getByRole('button', { name: 'Request access' }).click();
