@@ -6,7 +6,6 @@ import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorText } from '../../shared/text/error-text.ts';
 import type { ManifestFile, WeightsManifest } from '../../shared/weights/weights-manifest.ts';
 import { cacheFolder, type Source } from '../../shared/weights/weights-source.ts';
 import { linkSnapshot } from './hub-cache.ts';
@@ -145,5 +144,5 @@ async function removeStale(blobs: string): Promise<void> {
 
 /** True if another machine may reach the hub: this one has no way to it. */
 export function isUnreachable(error: unknown): boolean {
-  return error instanceof WeightsError && error.code === 'unavailable' && !/ answers \d{3}/.test(errorText(error));
+  return error instanceof WeightsError && error.code === 'unavailable' && error.status === undefined;
 }

@@ -8,12 +8,19 @@ import { errorText } from '../../shared/text/error-text.ts';
  */
 type WeightsErrorCode = 'unavailable' | 'refused' | 'wrong' | 'changed' | 'full' | 'stopped';
 
+interface WeightsErrorOptions extends ErrorOptions {
+  status?: number;
+}
+
 export class WeightsError extends Error {
   override readonly name = 'WeightsError';
   readonly code: WeightsErrorCode;
-  constructor(code: WeightsErrorCode, message: string, options?: ErrorOptions) {
+  /** Status of the source's response; undefined: it sent none. */
+  readonly status: number | undefined;
+  constructor(code: WeightsErrorCode, message: string, { status, ...options }: WeightsErrorOptions = {}) {
     super(message, options);
     this.code = code;
+    this.status = status;
   }
 }
 

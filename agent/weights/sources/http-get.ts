@@ -44,6 +44,7 @@ export async function httpGet({ url, secret, headers = {}, env, signal }: Get): 
       throw new WeightsError(
         statusCode === 401 || statusCode === 403 ? 'refused' : 'unavailable',
         `${at.origin}${at.pathname} answers ${statusCode}${hubExplanation(got['x-error-message'])}`,
+        { status: statusCode },
       );
     if (at.protocol === 'https:' && to.protocol === 'http:')
       throw new WeightsError('refused', `${at.origin} redirects to an unencrypted connection`);

@@ -92,5 +92,9 @@ it('a machine without a way to the hub is distinguished from a hub that refuses'
   expect(isUnreachable(await failed(hubAt('http://127.0.0.1:1')))).toBe(true);
   const hub = await startHub({ repository: SOURCE.repository, files: FILES, token: 'hf_secret' });
   expect(isUnreachable(await failed(hubAt(hub.url)))).toBe(false);
+  const other = await startHub({ repository: 'lab/other', files: FILES });
+  const missing = await failed(hubAt(other.url));
+  expect(missing).toMatchObject({ code: 'unavailable', status: 404 });
+  expect(isUnreachable(missing)).toBe(false);
   expect(isUnreachable(new Error('x'))).toBe(false);
 });
