@@ -132,30 +132,20 @@ function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
         </Field>
         <Text name="scope" label={form.scope} of={issuer?.scope ?? 'openid profile email'} />
         <Text name="audience" label={form.audience} hint={form.audienceHint} of={issuer?.audience} />
-        <Field label={form.lapse} hint={form.lapseHint}>
-          {(id) => (
-            <Input
-              id={id}
-              name="lapse_days"
-              type="number"
-              min={1}
-              max={3650}
-              defaultValue={issuer === undefined ? 90 : (issuer.lapse_days ?? '')}
-            />
-          )}
-        </Field>
-        <Field label={form.confirm} hint={form.confirmHint}>
-          {(id) => (
-            <Input
-              id={id}
-              name="confirm_hours"
-              type="number"
-              min={1}
-              max={8760}
-              defaultValue={issuer?.confirm_hours ?? ''}
-            />
-          )}
-        </Field>
+        <Count
+          name="lapse_days"
+          label={form.lapse}
+          hint={form.lapseHint}
+          most={3650}
+          of={issuer === undefined ? 90 : issuer.lapse_days}
+        />
+        <Count
+          name="confirm_hours"
+          label={form.confirm}
+          hint={form.confirmHint}
+          most={8760}
+          of={issuer?.confirm_hours}
+        />
         <Mapping issuer={issuer} />
       </Form>
     </Dialog>
@@ -174,6 +164,22 @@ function Text({ name, label, hint, of, required = false }: TextProps) {
   return (
     <Field label={label} {...(hint !== undefined && { hint })}>
       {(id) => <Input id={id} name={name} required={required} maxLength={512} defaultValue={of ?? ''} />}
+    </Field>
+  );
+}
+
+interface CountProps {
+  name: string;
+  label: string;
+  hint: string;
+  most: number;
+  of: number | null | undefined;
+}
+
+function Count({ name, label, hint, most, of }: CountProps) {
+  return (
+    <Field label={label} hint={hint}>
+      {(id) => <Input id={id} name={name} type="number" min={1} max={most} defaultValue={of ?? ''} />}
     </Field>
   );
 }
