@@ -4,7 +4,7 @@ import { isMet, type Required } from './row.ts';
 const COLD =
   'code that runs cold: a lone request takes gateway and agent several times the processor time of one among 64, and waking idle cores costs nothing ([measured](#wake-ups-or-cold-code))';
 const OWN_SOURCE_TEXT =
-  'Node alone has 46 MiB, of which 37 are its program text, which all Node processes of a host share; the rest is the heap';
+  'Node alone has 46 MiB: 37 MiB are its program text, and all Node processes of a host share it; the rest is the heap';
 
 const CAUSES: readonly (readonly [figure: RegExp, cause: string])[] = [
   [

@@ -20,7 +20,7 @@ const THIEF = `require('node:http').createServer((request, response) => {
 
 afterEach(endAll);
 
-it('a port belongs to the user whose program listens there, and to nobody without a listener', async () => {
+it('a port belongs to the user whose program listens there, and without a listener to no user', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await eventually('it listens', 10_000, () => server.listening || undefined);
   const address = server.address();

@@ -56,7 +56,7 @@ it('may be empty', async () => {
 it.each([
   ['a link to a file of the agent', (path: string) => symlinkSync('/etc/hostname', path)],
   ['a directory', (path: string) => mkdirSync(path)],
-  ['a pipe that nobody writes', (path: string) => execFileSync('mkfifo', [path])],
+  ['a pipe without a writer', (path: string) => execFileSync('mkfifo', [path])],
   ['a sparse file of a terabyte', (path: string) => [writeFileSync(path, ''), truncateSync(path, 2 ** 40)]],
   ['missing', () => {}],
 ])('that are %s are refused at once, and nothing is read', async (_, make) => {

@@ -1,4 +1,4 @@
-/** Calls of objects between processes, each of which is a Cluster in this process. */
+/** Calls of objects between processes. Here a process is a Cluster of the test's own process. */
 import { afterEach, expect, test } from 'vitest';
 import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
 import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';

@@ -110,8 +110,8 @@ export class PostgresD1 {
 
   /**
    * Equal reads that wait for a connection at the same time are sent once. The read begins after all of them asked, so
-   * it sees each change that was committed before. Without this, a hundred first requests of one key, each of which
-   * reads its account, wait for the connections of the pool, and a slow server lets the last of them fail.
+   * it sees each change that was committed before. Without this, a hundred first requests of one key
+   * all read its account. They wait for the connections of the pool, and a slow server lets the last of them fail.
    */
   #read(statements: readonly Statement[]): Promise<Rows[]> {
     const opening = statements.length === 1 ? undefined : BEGIN_READ;
