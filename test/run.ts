@@ -2,8 +2,8 @@
  * `npm test` runs the short form, which proves the product in minutes; `npm run test:all` adds the rest
  * (test/tiers.ts). `-- e2e netns` runs only these parts. `-- --changed` runs the form's files that can be affected by
  * the differences from main. `--ci`, used by .ci/run, runs the short form, and of the rest the files that can be
- * affected by the differences from the main of `origin`, or all if there is none. With `--begin-within MINUTES`, no
- * file of the long form begins later; those left out are listed, and count as skipped.
+ * affected by the differences from the main of `origin`, or all if there is none. With `--end-within MINUTES`,
+ * files of the long form that would end later do not begin; they are listed, and count as skipped.
  *
  * Several runs of vitest run concurrently, the longest first, because tests mostly wait; the output of each is printed
  * when it ends.
@@ -27,6 +27,7 @@ import { Reach } from './support/reach.ts';
 import { failureLines } from './support/reporter.ts';
 import './support/slowness.ts';
 import { TestTally, together } from './support/tally.ts';
+import { TimeLeft } from './support/time-left.ts';
 import { command, filesToTryAgain, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { BUILT_VARIABLE, COMPILE_CACHE, ROOT } from './support/where.ts';
 import { isShort, NOT_IN_CI, PARTS } from './tiers.ts';
@@ -99,8 +100,7 @@ interface Running {
   directory: string;
   /** Other output is printed meanwhile, so each job's output is printed at its end. */
   quiet: boolean;
-  /** Whether files of the long form may no longer begin. */
-  isLate: () => boolean;
+  timeLeft: TimeLeft;
   tally: TestTally;
 }
 
@@ -111,7 +111,7 @@ interface Running {
 async function runAll(
   jobs: readonly Job[],
   lanes: number,
-  { directory, quiet, isLate, tally }: Running,
+  { directory, quiet, timeLeft, tally }: Running,
 ): Promise<Ended[]> {
   const ended: Ended[] = [];
   const left = [...jobs];
@@ -127,14 +127,17 @@ async function runAll(
   const lane = async () => {
     for (let job = next(); job !== undefined; job = next()) {
       const { part, project, title } = job;
-      const files = isLate() ? job.files.filter((file) => isShort(part, file)) : job.files;
+      const files = timeLeft.filesOf(job, performance.now() / 1_000, (file) => isShort(part, file));
       tally.leaveOut(job.files.filter((file) => !files.includes(file)));
       const isComputing = COMPUTING.has(part);
       if (isComputing) computing++;
       if (files.length > 0) {
         console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
         const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
-        ended.push({ job, outcome: await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) }) });
+        const outcome = await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) });
+        ended.push({ job, outcome });
+        const expected = files.reduce((sum, file) => sum + job.secondsOf(file), 0);
+        timeLeft.ended(expected, outcome.wallSeconds);
       }
       if (isComputing) computing--;
       else waiting--;
@@ -210,7 +213,7 @@ interface Asked {
   changed: boolean;
   ci: boolean;
   'no-budget': boolean;
-  'begin-within'?: string;
+  'end-within'?: string;
 }
 
 /** The files of the requested form, by part. */
@@ -236,9 +239,9 @@ function asked(argv: string[]): Asked | string {
   const { values, positionals } = parseArgs({
     args: argv,
     allowPositionals: true,
-    options: { all: flag, changed: flag, ci: flag, 'no-budget': flag, 'begin-within': { type: 'string' } },
+    options: { all: flag, changed: flag, ci: flag, 'no-budget': flag, 'end-within': { type: 'string' } },
   });
-  if (!/^\d+$/.test(values['begin-within'] ?? '0')) return '--begin-within must be a number of minutes';
+  if (!/^\d+$/.test(values['end-within'] ?? '0')) return '--end-within must be a number of minutes';
   const unknown = positionals.find((name) => name !== 'checks' && !PARTS.some((part) => part === name));
   if (unknown !== undefined) return `no part is called ${unknown}; there are: checks ${PARTS.join(' ')}`;
   const isWanted = (name: string) => positionals.length === 0 || positionals.includes(name);
@@ -265,8 +268,8 @@ async function main(argv: string[]): Promise<number> {
   try {
     await Promise.all([buildPrograms(tally), ...(checks ? [runChecks(CHECKS, directory, tally)] : [])]);
     if (checks) await runChecks(DEPLOY_CHECK, directory, tally);
-    const lastBegin = 60_000 * Number(wanted['begin-within'] ?? Number.POSITIVE_INFINITY);
-    await runFiles(files, { directory, tally, isLate: () => performance.now() > lastBegin });
+    const timeLeft = new TimeLeft(60 * Number(wanted['end-within'] ?? Number.POSITIVE_INFINITY));
+    await runFiles(files, { directory, tally, timeLeft });
   } finally {
     rmSync(directory, { recursive: true, force: true });
   }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { POSTGRES_FILES } from '../conformance/postgres-files.ts';
 import { WORKER_FILES } from '../conformance/worker-files.ts';
+import { isShort } from '../tiers.ts';
 import { ROOT } from './where.ts';
 
 /** A piece of a part: one run of vitest. */
@@ -19,12 +20,15 @@ export interface Job {
   env: NodeJS.ProcessEnv;
   /** Duration in earlier runs. It affects only the order. */
   seconds: number;
+  /** Duration of one of its files in earlier runs. */
+  secondsOf: (file: string) => number;
 }
 
 /** Files of a part are divided into runs of at most this duration, unless one file takes longer. */
 const PIECE_SECONDS = 200;
-/** Assumed duration of a file that is not in the table. */
-const OTHER_FILE_SECONDS = 2;
+/** Assumed durations of files that are not in the table: of the short form, and of the long one. */
+const SHORT_FILE_SECONDS = 2;
+const LONG_FILE_SECONDS = 30;
 /**
  * Parts that are one run: files of `netns` and `slurm` share the machine's addresses and daemons; the others share a
  * runtime or loaded modules.
@@ -85,16 +89,18 @@ export function pieces(files: readonly string[], seconds: (file: string) => numb
 /** The pieces of these files by part, the longest first. */
 export function jobsOf(files: ReadonlyMap<string, readonly string[]>): Job[] {
   const times = fileTimes();
-  const seconds = (file: string) => times[file] ?? OTHER_FILE_SECONDS;
   const jobs = [...files].flatMap(([part, all]): Job[] => {
-    const divided = WHOLE.has(part) ? [[...all]] : pieces(all, seconds, PIECE_SECONDS);
     const slower = part === 'worker' ? WORKER_SLOWER : 1;
+    const seconds = (file: string) =>
+      slower * (times[file] ?? (isShort(part, file) ? SHORT_FILE_SECONDS : LONG_FILE_SECONDS));
+    const divided = WHOLE.has(part) ? [[...all]] : pieces(all, seconds, PIECE_SECONDS);
     return divided.map((piece, index) => ({
       part,
       title: divided.length === 1 ? part : `${part} ${index + 1}/${divided.length}`,
       ...environmentOf(part),
       files: piece,
-      seconds: slower * piece.reduce((sum, file) => sum + seconds(file), 0),
+      seconds: piece.reduce((sum, file) => sum + seconds(file), 0),
+      secondsOf: seconds,
     }));
   });
   return jobs.toSorted((a, b) => b.seconds - a.seconds);

@@ -11,6 +11,7 @@ import { isShort, LONG, NOT_IN_CI, PARTS, SHORT, SHORT_POSTGRES, SHORT_WORKER } 
 import { filesOf, jobsOf, pieces } from './jobs.ts';
 import { Reach } from './reach.ts';
 import { TestTally, together } from './tally.ts';
+import { TimeLeft } from './time-left.ts';
 import { filesToTryAgain } from './vitest-run.ts';
 import { ROOT } from './where.ts';
 
@@ -74,11 +75,27 @@ await test('what passes at the second try is flaky and counts as passed; what fa
   assert.deepEqual(tally.flaky, [{ test: 'a.test.ts > now and then', message: 'expected 1 to be 2' }]);
 });
 
-await test('files that may no longer begin are listed and count as skipped', () => {
+await test('files that would not end in time are listed and count as skipped', () => {
   const tally = new TestTally();
   tally.leaveOut(['a.test.ts', 'b.test.ts']);
   assert.equal(tally.skipped, 2);
   assert.match(tally.told(), /^skipped, .*: b\.test\.ts$/m);
+});
+
+await test('a run with a time limit keeps all short files, and the long ones that will end in time', () => {
+  const seconds: Record<string, number> = { short: 100, long: 50, longer: 200, other: 40 };
+  const job = { part: '', title: '', project: '', env: {}, seconds: 390, files: Object.keys(seconds) };
+  const isShort = (file: string) => file === 'short';
+  const filesAt = (timeLeft: TimeLeft, nowS: number) =>
+    timeLeft.filesOf({ ...job, secondsOf: (file) => seconds[file] ?? 0 }, nowS, isShort);
+  assert.deepEqual(filesAt(new TimeLeft(Number.POSITIVE_INFINITY), 1e9), job.files);
+  const timeLeft = new TimeLeft(1_000);
+  assert.deepEqual(filesAt(timeLeft, 220), job.files);
+  assert.deepEqual(filesAt(timeLeft, 230), ['short', 'long', 'longer']);
+  assert.deepEqual(filesAt(timeLeft, 2_000), ['short']);
+  timeLeft.ended(100, 400);
+  assert.deepEqual(filesAt(timeLeft, 220), ['short', 'long', 'other']);
+  assert.deepEqual(filesAt(timeLeft, 300), ['short', 'long']);
 });
 
 await test('a change reaches the tests that import it, start its program or read its page, and no others', () => {

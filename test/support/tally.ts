@@ -75,7 +75,7 @@ export class TestTally {
     this.#rows.push(row(`${part}, skipped`, undefined, undefined));
   }
 
-  /** Records files that may no longer begin. */
+  /** Records files that would not end in time. */
   leaveOut(files: readonly string[]): void {
     this.skipped += files.length;
     this.#leftOut.push(...files);
@@ -108,7 +108,7 @@ export class TestTally {
       ...this.#rows,
       'of all:',
       row('', wall, endedChildrenSeconds()),
-      ...this.#leftOut.map((file) => `skipped, because it would have begun too late: ${file}`),
+      ...this.#leftOut.map((file) => `skipped, because it would not have ended in time: ${file}`),
     ].join('\n');
   }
 }
