@@ -1,8 +1,9 @@
 /**
  * `npm run test:slow` tests the product on a machine that is many times slower: a control group with a fifth of one
  * core. `npm run test:slow -- PART…` runs parts: `start` (`npm start` until it has answered), `story` (streams, a key,
- * a batch and a reconnect), `quickstarts`, `tests` (all of `npm test`: hours), or names of test files. It prints wall
- * and CPU seconds of each, and exits with 1 if one failed. Needs Linux and root.
+ * a batch and a reconnect), `quickstarts`, `tests` (all of `npm test`: hours), parts of `npm test` (`checks,e2e`),
+ * or names of test files. Each has a group to itself, so several commands at the same time divide the hours. It prints
+ * wall and CPU seconds of each, and exits with 1 if one failed. Needs Linux and root.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,14 +11,22 @@ import { SLOWNESS_VARIABLE } from './support/patience.ts';
 import { freePort } from './support/processes.ts';
 import { SlowGroup } from './support/slow-group.ts';
 import { NODE, ROOT } from './support/where.ts';
+import { PARTS } from './tiers.ts';
 
 const VITEST = ['node_modules/vitest/vitest.mjs', 'run'];
-const PARTS: Readonly<Record<string, () => Promise<string[]>>> = {
+const STORIES: Readonly<Record<string, () => Promise<string[]>>> = {
   start: async () => ['test/support/slow-start.ts', String(await freePort())],
   story: async () => [...VITEST, '--project', 'e2e', 'test/e2e/slow-machine.test.ts'],
   quickstarts: async () => [...VITEST, '--project', 'docs', 'test/docs/quickstart.test.ts'],
   tests: async () => ['test/run.ts'],
 };
+
+/** `name`: names of parts of `npm test`, separated by commas; or a test file. */
+function partOrFile(name: string): string[] {
+  const parts = name.split(',');
+  const arePartNames = parts.every((part) => part === 'checks' || PARTS.some((known) => known === part));
+  return arePartNames ? ['test/run.ts', ...parts] : [...VITEST, name];
+}
 
 interface Ended {
   name: string;
@@ -26,7 +35,7 @@ interface Ended {
 }
 
 async function run(name: string): Promise<Ended> {
-  const argv = await (PARTS[name]?.() ?? Promise.resolve([...VITEST, name]));
+  const argv = await (STORIES[name]?.() ?? Promise.resolve(partOrFile(name)));
   const group = SlowGroup.make();
   const begunAt = performance.now();
   const [file = '', ...args] = group.command([NODE, ...argv]);
@@ -58,7 +67,7 @@ async function removed(group: SlowGroup): Promise<void> {
 
 const asked = process.argv.slice(2);
 const ended: Ended[] = [];
-for (const name of asked.length > 0 ? asked : Object.keys(PARTS)) {
+for (const name of asked.length > 0 ? asked : Object.keys(STORIES)) {
   console.log(`\n== ${name}, with a fifth of one core`);
   ended.push(await run(name));
 }
