@@ -40,8 +40,6 @@ export interface GatewaySettings {
   routing: RoutingSettings;
   /** A planner's shares of requests by region, valid until `expires_at`; undefined: there is no plan. */
   regionPlan: RegionPlan | undefined;
-  /** Region of this gateway; undefined: it has none. Not in D1: followers copy settings, but not this. */
-  ownRegion?: string | undefined;
   /** Every provider that this gateway ever knew, including deleted ones. */
   providers: Record<string, ProviderSettings>;
   /**
@@ -119,7 +117,7 @@ export const OF_ACCOUNTS = /^(key|user|project)\./;
 
 /** Rejects with ApiError 503 if D1 cannot be reached. The registry then keeps the previous settings. */
 export async function readGatewaySettings(
-  env: Pick<Env, 'DB' | 'DEFAULT_TRUST' | 'GATEWAY_REGION'>,
+  env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>,
   now = Date.now(),
 ): Promise<GatewaySettings> {
   const db = database(env);
@@ -151,7 +149,6 @@ export async function readGatewaySettings(
     catalogue: Object.fromEntries(listed.map((row) => [row.model, catalogueEntry(row)])),
     routing: routingSchema.safeParse(byName.get('routing') ?? {}).data ?? {},
     regionPlan: planOf(byName.get('region_plan')),
-    ownRegion: env.GATEWAY_REGION || undefined,
     providers: Object.fromEntries(
       known.map(({ id, trustedByDefault, deletedAt, models: may }) => [
         id,

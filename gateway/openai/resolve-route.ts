@@ -57,8 +57,7 @@ function routingCriteria(
   request: HttpRequest,
   parsed: ParsedRequest,
   { model, fallbacks }: FallbackChain,
-  account: Account,
-  settings: GatewaySettings,
+  { account, settings, region }: Pick<ModelCaller, 'account' | 'settings'> & Pick<RouteInput, 'region'>,
 ): RoutingCriteria {
   const header = (name: string) => request.headers.get(name);
   const given = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
@@ -66,7 +65,7 @@ function routingCriteria(
   const plain = given.firstTokenMs === undefined && parsed.streaming ? { ...given, firstTokenMs } : given;
   const kind = kindAtArrival(settings, plain, request, account.keyId);
   const asked = kind === undefined ? plain : { ...plain, kind };
-  const policyFor = (served: string) => policies.for(settings, account, asked, served);
+  const policyFor = (served: string) => policies.for(settings, account, asked, served, { region });
   return { request: asked, fallbacks, demand: readRequirements(header, parsed.metadata), policyFor };
 }
 
@@ -97,6 +96,7 @@ export function resolveModelRoute(
     reasoningBudget: reasoningBudget(request, account, parsed.unseen),
     startWaitMs: readStartWait(request.headers.get('x-otela-wait')),
     trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
+    region: env.GATEWAY_REGION,
   };
   const models = [chain.model, ...chain.fallbacks];
   // If no node of the cached view serves the model or a fallback, or if the view lacks a provider, the view is read
@@ -147,6 +147,8 @@ interface RouteInput {
   trust: RequestedTrust;
   reasoningBudget: number | undefined;
   startWaitMs: number | undefined;
+  /** Region of this gateway; undefined or empty: it has none. */
+  region: string | undefined;
 }
 
 function routeIn(
@@ -162,7 +164,7 @@ function routeIn(
   const opaque = parsed.unseen && parsed.sealed === undefined;
   if (opaque) requireOpenNodes(view, account, chain.model);
   const trust = trustOf(account, asked.trust, settings);
-  const own = routingCriteria(request, parsed, chain, account, settings);
+  const own = routingCriteria(request, parsed, chain, { account, settings, region: asked.region });
   const limited = asked.reasoningBudget !== undefined && generates(request);
   const demand = limited ? budgetDemand(own.demand, parsed.budgetAt !== undefined) : own.demand;
   // `kind` is a kind of the requested model. A fallback model has other kinds, so its receipt contains none.

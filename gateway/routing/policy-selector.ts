@@ -60,16 +60,17 @@ export class PolicySelector {
 
   /**
    * Returns the policy for a request. If there is a plan of shares by region, it chooses the region, and the policy
-   * chooses within it: `score` unless a setting names another. `now`: milliseconds since the epoch.
+   * chooses within it: `score` unless a setting names another. `now`: milliseconds since the epoch. `region`: the region
+   * of this gateway; undefined or empty: it has none.
    */
   for(
     settings: GatewaySettings,
     account: Pick<Account, 'routing'>,
     request: RoutedRequest,
     model: string,
-    now = Date.now(),
+    { region, now = Date.now() }: { region?: string | undefined; now?: number } = {},
   ): Policy {
-    const shares = modelShares(settings.regionPlan, model, now, settings.ownRegion);
+    const shares = modelShares(settings.regionPlan, model, now, region || undefined);
     const unnamed = shares === undefined ? this.#unplanned(request) : this.#score;
     const policy = this.#within(settings, account, unnamed, model);
     return shares === undefined ? policy : this.#regions.wrap(policy, shares);

@@ -34,7 +34,7 @@ test('a request that names a conversation gets its node by default', () => {
 test('within a region of a plan the score chooses, unless a setting names a policy', () => {
   const regionPlan = { planner: 'p', sequence: 1, expires_at: 1_000, models: { m: { shares: { ch: 1 } } } };
   const chosen = (routing: { policy?: string }, now: number) =>
-    new PolicySelector().for({ ...NO_SETTINGS, regionPlan, routing }, { routing: [] }, request, 'm', now).name;
+    new PolicySelector().for({ ...NO_SETTINGS, regionPlan, routing }, { routing: [] }, request, 'm', { now }).name;
   expect(chosen({}, 999)).toBe('score');
   expect(chosen({ policy: 'least-load' }, 999)).toBe('least-load');
   expect(chosen({}, 1_000)).toBe('least-load');
@@ -52,11 +52,12 @@ test('a gateway with a region has the shares of its row', () => {
   const nodes = [node('ch'), node('fi')];
   const models = { m: { shares: { ch: 1 }, origins: { fi: { shares: { fi: 1 } } } } };
   const regionPlan = { planner: 'p', sequence: 1, expires_at: 1_000, models };
-  const chosen = (ownRegion: string | undefined) =>
+  const chosen = (region: string | undefined) =>
     new PolicySelector()
-      .for({ ...NO_SETTINGS, regionPlan, ownRegion }, { routing: [] }, request, 'm', 999)
+      .for({ ...NO_SETTINGS, regionPlan }, { routing: [] }, request, 'm', { region, now: 999 })
       .pick(nodes, request, Math.random)?.region;
-  for (let n = 0; n < 5; n++) expect([chosen('fi'), chosen('ch'), chosen(undefined)]).toEqual(['fi', 'ch', 'ch']);
+  for (let n = 0; n < 5; n++)
+    expect([chosen('fi'), chosen('ch'), chosen(''), chosen(undefined)]).toEqual(['fi', 'ch', 'ch', 'ch']);
 });
 
 test('weights that change act on the next request', () => {
