@@ -6,6 +6,7 @@ import { performance } from 'node:perf_hooks';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
+import { DatabaseClock } from './database-clock.ts';
 import { ObjectSlots } from './object-slots.ts';
 import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
 import { BEAT_MS, OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow, ProcessTable } from './process-table.ts';
@@ -23,6 +24,7 @@ export class Membership implements ProcessMembership {
   readonly #options: MembershipOptions;
   readonly #slots: ObjectSlots;
   readonly #processes: ProcessTable;
+  readonly #clock: DatabaseClock;
   /** This process may load the objects of these slots. */
   #mine: ReadonlySet<number> = new Set();
   /** Slots that are being given back. */
@@ -39,6 +41,7 @@ export class Membership implements ProcessMembership {
   constructor(options: MembershipOptions) {
     this.#options = options;
     const { connection, me } = options;
+    this.#clock = new DatabaseClock(options.events.log);
     this.#slots = new ObjectSlots(connection, me.incarnation);
     this.#processes = new ProcessTable(connection, me, () => performance.now());
   }
@@ -113,10 +116,12 @@ export class Membership implements ProcessMembership {
 
   async #nextRound(): Promise<void> {
     const { me, events, connection } = this.#options;
-    const sentAt = performance.now();
-    if (!(await this.#processes.beat())) await this.#joinAgain();
+    const [sentAt, sentMs] = [performance.now(), Date.now()];
+    const databaseMs = await this.#processes.beat();
+    if (databaseMs === undefined) await this.#joinAgain();
+    else this.#clock.compare(databaseMs, sentMs, Date.now());
     this.#beatAt = sentAt;
-    this.#running = await this.#processes.running();
+    this.#setRunning(await this.#processes.running());
     const owned = this.#mine;
     await this.#slots.claim(this.size);
     this.#setOwned(new Set(this.#slots.owned()));
@@ -126,6 +131,19 @@ export class Membership implements ProcessMembership {
     if (isNew) this.#alarmsAt = performance.now();
     events.onProcesses(this.#running.filter(({ incarnation }) => incarnation !== me.incarnation));
     await this.#giveBack(this.#slots.excess(this.size));
+  }
+
+  #setRunning(running: ProcessRow[]): void {
+    const { me, events } = this.#options;
+    const others = (rows: readonly ProcessRow[], known: readonly ProcessRow[]) =>
+      rows.filter(
+        ({ incarnation }) => incarnation !== me.incarnation && !known.some((one) => one.incarnation === incarnation),
+      );
+    for (const { process, address } of others(this.#running, running))
+      events.log(`process ${process} at ${address} has ended`);
+    for (const { process, address, version } of others(running, this.#running))
+      events.log(`process ${process} at ${address} runs version ${version}`);
+    this.#running = running;
   }
 
   #setOwned(mine: ReadonlySet<number>): void {

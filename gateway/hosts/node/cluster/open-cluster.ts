@@ -6,7 +6,7 @@ import { writePrivateFile } from '../../../../node/private-file.ts';
 import manifest from '../../../../package.json' with { type: 'json' };
 import { nowS } from '../../../platform/unix-time.ts';
 import type { DataDirectory } from '../data/data-directory.ts';
-import { openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
+import { openIssuer, workerSecrets, writeWorkerSecrets } from '../issuer/issuer-files.ts';
 import { preparePostgres } from '../postgresql/postgres-accounts.ts';
 import { PostgresPool } from '../postgresql/postgres-pool.ts';
 import { type ClusterKey, readClusterKey } from './cluster-key.ts';
@@ -74,9 +74,14 @@ export async function openCluster(
   }
 }
 
-/** Only the directory with the issuer's root key renews the certificate. */
+/**
+ * Only a directory with the issuer's root key changes the secrets: it renews the certificate, and its admin.key replaces
+ * the operator's first key.
+ */
 async function renewedSecrets(data: DataDirectory, stored: SharedSecrets): Promise<SharedSecrets | undefined> {
   if (!existsSync(join(data.issuer, 'root.key'))) return undefined;
-  const issuer = workerSecrets(await openIssuer(data.issuer, nowS()));
-  return JSON.stringify(issuer) === JSON.stringify(stored.issuer) ? undefined : { ...stored, issuer };
+  // Another directory had the root key before. Without these files, this one would create another gateway key.
+  if (!existsSync(join(data.issuer, 'gateway.key'))) await writeWorkerSecrets(data.issuer, stored.issuer);
+  const current = { adminKey: data.adminKey, issuer: workerSecrets(await openIssuer(data.issuer, nowS())) };
+  return JSON.stringify(current) === JSON.stringify(stored) ? undefined : current;
 }

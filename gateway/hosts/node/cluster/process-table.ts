@@ -58,10 +58,15 @@ export class ProcessTable {
     await this.#connection.query(insert, [incarnation, process, address, url, version]);
   }
 
-  /** False: another process has declared the end of this one. */
-  async beat(): Promise<boolean> {
-    const query = 'UPDATE gateway_processes SET beat = beat + 1 WHERE incarnation = $1 AND ended IS NULL';
-    return (await this.#connection.query(query, [this.#me.incarnation])).count === 1;
+  /**
+   * Returns PostgreSQL's time, in milliseconds since the epoch; undefined if another process has declared the end of
+   * this one.
+   */
+  async beat(): Promise<number | undefined> {
+    const query = `UPDATE gateway_processes SET beat = beat + 1 WHERE incarnation = $1 AND ended IS NULL
+      RETURNING cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)`;
+    const [row] = (await this.#connection.query(query, [this.#me.incarnation])).rows;
+    return row === undefined ? undefined : Number(row[0]);
   }
 
   /** Returns the running processes, and declares the end of those that are silent. */
