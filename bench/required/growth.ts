@@ -12,8 +12,8 @@ const MODELS = 100;
 const CHOOSING_MOST = 1.1;
 const [CPU_MOST_PERCENT, RSS_MOST_MIB, BACK_MOST_S] = [5, 1_536, 60];
 const READ_MOST_MS = 1;
-/** An agent's time between two heartbeats. */
-const HEARTBEAT_S = 15;
+/** An idle agent's time between two heartbeats. */
+const HEARTBEAT_S = 30;
 const STREAMS = 1_000;
 const STREAM_MOST_KIB = 64;
 

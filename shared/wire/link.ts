@@ -102,6 +102,11 @@ export class Link {
     };
   }
 
+  /** True if no stream sends. */
+  get idle(): boolean {
+    return this.#senders.size === 0;
+  }
+
   /** Payload bytes sent since the socket opened. */
   get sent(): number {
     return this.#sent;

@@ -56,7 +56,7 @@ export const oneNodeSchema = nodeSchema.extend({
   tunnel: z
     .object({
       connected_at: z.iso.datetime(),
-      /** Time of the last frame or heartbeat on the tunnel; agents send one at least every 15 s. */
+      /** Time of the last frame or heartbeat on the tunnel; agents send one at least every 30 s. */
       heard_at: z.iso.datetime(),
       /** True if the node's agent obeys `POST /admin/nodes/{session}/drain`. */
       drains: z.boolean(),

@@ -7,7 +7,7 @@ import type { ObjectSocket, ObjectSockets } from '../../platform/object-context.
 import type { Gate } from './output-gate.ts';
 
 /**
- * Minimum interval between replies to heartbeats. Honest agents send a heartbeat every 15 s. The interval bounds the
+ * Minimum interval between replies to heartbeats. Honest agents send at most one heartbeat in 15 s. The interval bounds the
  * replies that wait for an agent that sends many heartbeats and reads nothing.
  */
 const ANSWERED_EVERY_MS = 100;
