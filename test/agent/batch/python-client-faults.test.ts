@@ -97,7 +97,7 @@ async function standIn(breaks: (path: string, response: ServerResponse) => boole
 
 /** Runs one input, after `first`. */
 const runAll = ({ url }: StandIn, first = 'pass') => {
-  const ask = `import opentela; from opentela import _sender; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
+  const ask = `import opentela; from opentela import _sent; ${first}; print(list(opentela.Client().map(lambda x: x, [1])))`;
   const env = { PATH: process.env.PATH ?? '', OTELA_GATEWAY: url, OTELA_API_KEY: 'sk' };
   return promisify(execFile)(PYTHON, ['-c', ask], {
     env: { ...env, PYTHONPATH: join(ROOT, 'clients/python') },
@@ -161,7 +161,7 @@ it('while no node takes a line, the client says once what it waits for', async (
     response.end('{"id":"batch_1","status":"in_progress","x_otela":{"nodes":0}}');
     return true;
   });
-  const { stdout, stderr } = await runAll(gateway, '_sender.SILENT_S = 0');
+  const { stdout, stderr } = await runAll(gateway, '_sent.SILENT_S = 0');
   expect([stdout.trim(), stderr.trim()]).toEqual([
     '[42]',
     'batch_1 waits: no node runs it yet. Functions run only on nodes that allow them (--allow-functions).',

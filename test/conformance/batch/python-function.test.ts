@@ -157,8 +157,8 @@ it('a node without the declared GPUs declines: the batch waits for another node,
   const at = await place();
   const main = `
 import logging, time, opentela
-from opentela import _sender
-_sender.SILENT_S = _sender.WARN_S = 1
+from opentela import _sent
+_sent.SILENT_S = _sent.WARN_S = 1
 @opentela.function(gpus=64)
 def f(x):
     return x
