@@ -6,16 +6,19 @@ import sys
 import threading
 import weakref
 from concurrent.futures import Executor
+from itertools import islice
 
 from . import _bundle, _files, _values, _worker
 from ._calls import Call, Template, check_dependency, filled, futures_in, input_key
+from ._earlier import SEARCHED_MAX
 from ._errors import OtelaError
 from ._function import as_function
 from ._gateway import Gateway
+from ._keys import KeyTable
 from ._local import LocalSender
-from ._runs import Run, new_run_id
+from ._runs import Run, Stream, new_run_id
 from ._served import Served
-from ._sender import SEARCHED_MAX, Sender
+from ._sender import Sender
 
 LOCAL = "local"
 # A line has at most 4 MiB with its names.
@@ -56,15 +59,24 @@ class Client(Executor):
         """
         return self._start(self._packed(function), [(args, kwargs)], self.run_id, after)[0].future
 
-    def map(self, function, /, *iterables, after=(), timeout=None, chunksize=1, progress=None, return_exceptions=False):
+    def map(self, function, /, *iterables, after=(), timeout=None, chunksize=1, buffersize=None, progress=None, return_exceptions=False):
         """The results in order, as a Run. Raises the first FunctionError; with `return_exceptions` each is returned as a result.
 
         Inputs may be Futures, as `run.futures`. after: as for submit().
+        buffersize: for inputs that memory does not hold: a Stream, which has at most so many calls whose results were not returned.
         """
-        bundle, run = self._packed(function), new_run_id()
-        calls = self._start(bundle, [(args, {}) for args in zip(*iterables)], run, after)
+        bundle, run, inputs = self._packed(function), new_run_id(), zip(*iterables)
         shown = self.progress if progress is None else progress
-        return Run(self, run, calls, bundle.name, shown, return_exceptions, timeout)
+        after = list(after)
+
+        def start(most):
+            return self._start(bundle, [(args, {}) for args in islice(inputs, most)], run, after)
+
+        if buffersize is None:
+            return Run(self, run, start(None), bundle.name, shown, return_exceptions, timeout)
+        if not isinstance(buffersize, int) or buffersize < 1:
+            raise OtelaError(f"buffersize={buffersize!r} must be a whole number from 1 on")
+        return Stream(self, run, start, buffersize, bundle.name, shown, return_exceptions, timeout)
 
     def attach(self, run_id, function=None):
         """The Run of an earlier or other process. With `function`, results may be of classes of its file."""
@@ -205,7 +217,7 @@ class Client(Executor):
 
     def _key(self, bundle, text):
         with self._lock:
-            counts = self._counts.setdefault(bundle.context, {})
+            counts = self._counts.setdefault(bundle.context, KeyTable("I"))
             plain = input_key(text, 0)
             occurrence = counts.get(plain, 0)
             counts[plain] = occurrence + 1

@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import json
 import os
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -143,33 +144,54 @@ class Gateway:
                 return
             after = f"&after={page['data'][-1]['id']}"
 
-    def lines(self, file):
-        """The JSON lines of a file."""
-        # bytes.splitlines ignores line ends of Unicode, which JSON strings may contain unescaped.
-        return [json.loads(line) for line in self.request("GET", f"/files/{file}/content").splitlines()]
+    def lines(self, file, may_lack=False):
+        """The JSON lines of a file, one after another: it may have gigabytes. may_lack: a file that was deleted has no lines."""
+        with tempfile.TemporaryFile() as disk:
+
+            def copy(answer):
+                disk.seek(0)
+                disk.truncate()
+                while piece := answer.read(PIECE):
+                    on_disk(tempfile.gettempdir(), lambda: disk.write(piece))
+                # Only a read of the whole response raises an error if the connection ends early.
+                if answer.length:
+                    raise ConnectionError("the response ended early")
+
+            try:
+                self.request("GET", f"/files/{file}/content", stream=copy)
+            except OtelaError as error:
+                if error.status != 404 or not may_lack:
+                    raise
+                return
+            disk.seek(0)
+            # Lines of a binary file end only with \n, not with the line ends of Unicode, which JSON strings may contain unescaped.
+            for line in disk:
+                yield json.loads(line)
+
+
+def on_disk(path, act):
+    """An error of this machine's disk is not one of the connection, after which the request would be repeated. @raises OtelaError"""
+    try:
+        return act()
+    except OSError as error:
+        raise OtelaError(f"{path} cannot be written: {error}") from error
 
 
 class _Disk:
-    """A new file. An error of this machine's disk is not one of the connection, after which the request would be repeated."""
+    """A new file."""
 
     def __init__(self, path):
         self.path = path
 
     def __enter__(self):
-        self.file = self._try(lambda: open(self.path, "wb"))
+        self.file = on_disk(self.path, lambda: open(self.path, "wb"))
         return self
 
     def __exit__(self, kind, value, trace):
-        self._try(self.file.close)
+        on_disk(self.path, self.file.close)
 
     def write(self, piece):
-        self._try(lambda: self.file.write(piece))
-
-    def _try(self, act):
-        try:
-            return act()
-        except OSError as error:
-            raise OtelaError(f"{self.path} cannot be written: {error}") from error
+        on_disk(self.path, lambda: self.file.write(piece))
 
 
 def _said(text):

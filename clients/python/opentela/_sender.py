@@ -10,6 +10,7 @@ import time
 from . import _files
 from ._bundle import Bundle
 from ._calls import AFTER_MAX
+from ._earlier import Earlier
 from ._errors import OtelaError
 from ._sent import Sent
 from ._served import Served
@@ -17,13 +18,10 @@ from ._served import Served
 # Limits of one batch.
 LINES_MAX = 50_000
 BYTES_MAX = 190_000_000
-OPEN = ("validating", "in_progress", "finalizing")
 # Calls that follow each other this closely are sent together, for at most the second time.
 QUIET_S, GATHER_S = 0.05, 1.0
 # More calls wait until one of this many batches ends.
 BATCHES_MAX = 16
-# How many of the newest batches are searched for earlier results.
-SEARCHED_MAX = 1_000
 FUNCTION_FILE_S = 30 * 86_400
 EXIT_S = 30
 
@@ -292,7 +290,7 @@ class Sender:
         results, running = self.earlier[context]
         left, count = [], 0
         for call in calls:
-            line = results.pop(call.key, None)
+            line = results.line(call.key)
             if line is not None:
                 call.settle(line, self.trust, self.gateway)
                 count += 1
@@ -310,30 +308,12 @@ class Sender:
         return left
 
     def _search(self, context):
-        """The lines with results of earlier batches of this context, and its batches that are running."""
-        results, running = {}, []
-        for batch in self.gateway.batches(SEARCHED_MAX):
-            if (batch.get("metadata") or {}).get("opentela_context") != context:
-                continue
-            if batch["status"] in OPEN:
-                keys = [line["custom_id"] for line in self.gateway.lines(batch["input_file_id"])]
-                sent = Sent(batch["id"], {key: [] for key in keys}, is_own=False)
-                running.append(sent)
-                with self.wake:
-                    self.sent.append(sent)
-            elif batch.get("output_file_id"):
-                for line in _found(self.gateway, batch["output_file_id"]):
-                    results.setdefault(line["custom_id"], line)
+        """The results of earlier batches of this context, and its batches that are running."""
+        results = Earlier(self.gateway, context)
+        running = [Sent(id, {key: [] for key in keys}, is_own=False) for id, keys in results.running]
+        with self.wake:
+            self.sent.extend(running)
         return results, running
-
-
-def _found(gateway, file):
-    try:
-        return gateway.lines(file)
-    except OtelaError as error:
-        if error.status == 404:
-            return []  # its owner deleted it
-        raise
 
 
 def _read(path):

@@ -1,12 +1,16 @@
 """How calls become batches, with a gateway in memory."""
 
+import gc
 import json
+import random
 import threading
 import unittest
 
 import opentela
 from opentela import _sender
+from opentela._calls import Call
 from opentela._errors import FunctionError, OtelaError
+from opentela._keys import KeyTable
 
 
 @opentela.function
@@ -37,7 +41,7 @@ class Memory:
     def batches(self, most):
         return [*self.foreign, *self.made]
 
-    def lines(self, file):
+    def lines(self, file, may_lack=False):
         return [json.loads(line) for line in self.files[file].splitlines()]
 
     def get(self, path):
@@ -139,6 +143,83 @@ class Sending(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "after shutdown"):
             made.submit(same, 2)
         memory.answers = True
+
+
+class Counting(Memory):
+    """Knows how many calls existed at most when a batch was made."""
+
+    most = 0
+
+    def create_batch(self, endpoint, file, metadata, window):
+        gc.collect()
+        alive = sum(isinstance(one, Call) and one.run == metadata["opentela_run"] for one in gc.get_objects())
+        self.most = max(self.most, alive)
+        return super().create_batch(endpoint, file, metadata, window)
+
+
+class Millions(unittest.TestCase):
+    def test_a_map_with_a_buffer_takes_inputs_as_it_returns_results_and_keeps_few_calls(self):
+        memory, taken, returned = Counting(), 0, 0
+
+        def inputs():
+            nonlocal taken
+            for number in range(2_000):
+                taken += 1
+                yield number % 1_500
+
+        with client(memory) as made:
+            results = made.map(same, inputs(), buffersize=100)
+            for number, result in enumerate(results):
+                self.assertEqual(result, number % 1_500)
+                returned += 1
+                self.assertLessEqual(taken, returned + 100)
+            self.assertEqual(results.counts, {"total": 2_000, "completed": 2_000, "failed": 0})
+        self.assertLessEqual(memory.most, 100)
+        lines = [line for one in memory.made for line in memory.lines(one["input_file_id"])]
+        # Inputs that are equal and far apart are different calls all the same.
+        self.assertEqual(len({line["custom_id"] for line in lines}), 2_000)
+        self.assertEqual({one["metadata"]["opentela_run"] for one in memory.made}, {results.id})
+
+    def test_a_buffer_is_at_least_one_call_and_failures_are_raised_or_returned(self):
+        def odd(x):
+            if x % 2:
+                raise ValueError(f"no {x}")
+            return x
+
+        with opentela.Client("local") as made:
+            for size in (0, -1, 1.5):
+                with self.assertRaisesRegex(OtelaError, "buffersize=.* must be a whole number"):
+                    made.map(odd, [1], buffersize=size)
+            results = made.map(odd, range(5), buffersize=1, return_exceptions=True)
+            self.assertEqual([type(one).__name__ for one in results], ["int", "FunctionError", "int", "FunctionError", "int"])
+            self.assertEqual(results.counts, {"total": 5, "completed": 3, "failed": 2})
+            with self.assertRaisesRegex(FunctionError, "no 1"):
+                list(made.map(odd, range(5), buffersize=2))
+
+    def test_results_of_earlier_batches_are_found_and_the_newest_counts(self):
+        memory = Memory()
+        with client(memory) as first:
+            list(first.map(same, range(4)))
+        [made] = memory.made
+        keys = [line["custom_id"] for line in memory.lines(made["input_file_id"])]
+        memory.made.clear()
+        memory.foreign = [{**made, "id": "batch_new", "output_file_id": "new"}, {**made, "id": "batch_old", "output_file_id": "old"}]
+        result = lambda key, output: json.dumps({"custom_id": key, "response": {"body": {"output": output}}, "error": None})
+        memory.files["new"] = "\n".join([result(keys[1], "newer"), result(None, 0), "{}"]).encode()
+        memory.files["old"] = "\n".join(result(key, "old") for key in keys[:3]).encode()
+        with client(memory) as second:
+            self.assertEqual(list(second.map(same, range(4))), ["old", "newer", "old", 3])
+        self.assertEqual([line["custom_id"] for line in memory.lines(memory.made[0]["input_file_id"])], keys[3:])
+
+    def test_a_table_of_keys_is_a_dict_in_little_memory(self):
+        chance = random.Random(1)
+        table, known = KeyTable("I"), {}
+        for _ in range(20_000):
+            key = f"key-{chance.randrange(8_000)}"
+            self.assertEqual(table.get(key, -1), known.get(key, -1))
+            table[key] = known[key] = chance.randrange(2**32)
+        self.assertEqual(len(table), len(known))
+        self.assertLess(table._hashes.itemsize * len(table._hashes) + table._numbers.itemsize * len(table._numbers), 36 * len(known))
 
 
 if __name__ == "__main__":
