@@ -221,7 +221,8 @@ export class WeightsService {
    */
   async environment(text: string, reader?: BlobSource): Promise<Environment & { status: PullStatus }> {
     const { path, manifest } = await this.pull(text, true, reader);
-    const source = sourceText(readSource(text));
+    const parsed = readSource(text);
+    const source = sourceText(parsed);
     const [file] = manifest.files;
     if (file === undefined || manifest.files.length > 1)
       throw new WeightsError(
@@ -233,6 +234,7 @@ export class WeightsService {
       const environment = await this.store.environments.ready({
         key: file.key,
         file: join(path, file.path),
+        isTrusted: parsed.kind !== 'packages',
         env: this.#options.env,
         room: (bytes, noted, note) =>
           this.store.room.forEnvironment(contentDigest(source), { source, bytes, noted, note }, signal),

@@ -31,11 +31,18 @@ export async function environmentPrefix(directory: string): Promise<string> {
   throw new WeightsError('wrong', 'the environment has no directory bin: pack it with `tar -C ENVIRONMENT -c .`');
 }
 
+interface RelocateOptions {
+  /** Whether a program of the environment may run with the agent's rights. */
+  isTrusted: boolean;
+  env: Env;
+  signal: AbortSignal;
+}
+
 /** @throws WeightsError `wrong` if conda-unpack fails */
-export async function relocate(prefix: string, env: Env, signal: AbortSignal): Promise<void> {
-  const condaUnpack = join(prefix, 'bin', 'conda-unpack');
-  if (await isExecutable(condaUnpack)) return runCondaUnpack(condaUnpack, prefix, env, signal);
+export async function relocate(prefix: string, { isTrusted, env, signal }: RelocateOptions): Promise<void> {
   const bin = join(prefix, 'bin');
+  const condaUnpack = join(bin, 'conda-unpack');
+  if (isTrusted && (await isExecutable(condaUnpack))) return runCondaUnpack(condaUnpack, prefix, env, signal);
   for (const name of await readdir(bin)) await rewriteInterpreter(join(bin, name), bin);
 }
 

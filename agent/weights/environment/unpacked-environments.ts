@@ -29,6 +29,11 @@ interface UnpackRequest {
   key: string;
   /** The packed file. */
   file: string;
+  /**
+   * Whether its `conda-unpack` may run. False for packages of functions: any package can have a program of this name,
+   * and it would run outside of the sandbox.
+   */
+  isTrusted: boolean;
   env: Env;
   /**
    * Reserves disk quota for `bytes` in total, of which `noted` are reserved already, then calls `note`.
@@ -79,7 +84,7 @@ export class UnpackedEnvironments {
   }
 
   async #unpack(
-    { key, file, env, room: quota, signal }: UnpackRequest,
+    { key, file, isTrusted, env, room: quota, signal }: UnpackRequest,
     format: 'tar' | 'tar.gz' | 'tar.zst',
   ): Promise<number> {
     const directory = this.#path(key);
@@ -99,7 +104,7 @@ export class UnpackedEnvironments {
             noted = wanted;
           }),
       });
-      await relocate(await environmentPrefix(directory), env, signal);
+      await relocate(await environmentPrefix(directory), { isTrusted, env, signal });
       await this.#write(`${key}.json`, { bytes, entries });
       return bytes;
     } catch (error) {

@@ -213,7 +213,7 @@ it('scripts find their Python also where one of the two paths is too long for a 
     await writeFile(join(bin, 'python3'), '#!/bin/sh\necho "$@"\n', { mode: 0o755 });
     for (const [name, head] of Object.entries(scripts))
       await writeFile(join(bin, name), `${head}# \xe4\n`, { mode: 0o755, encoding: 'latin1' });
-    await relocate(prefix, {}, new AbortController().signal);
+    await relocate(prefix, { isTrusted: true, env: {}, signal: new AbortController().signal });
     for (const name of Object.keys(scripts)) {
       const { stdout } = await promisify(execFile)(join(bin, name), ['an argument']);
       expect(stdout).toBe(`${join(bin, name)} an argument\n`);

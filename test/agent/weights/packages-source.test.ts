@@ -77,6 +77,23 @@ it('a node of another provider neither gets nor gives packages: it could read th
   expect(await readdir(path)).not.toContain('evil.py');
 });
 
+it('a program of a package does not run on the node, whatever its name', async () => {
+  const nodes = await new Cluster().of(2);
+  const paths = await Promise.all(
+    nodes.map((node) =>
+      prepared(node, { installed: 0 }, async (directory) => {
+        await install(directory);
+        const script = '#!/bin/sh\ntouch "$(dirname "$0")/../ran"\n';
+        await writeFile(join(directory, 'bin/conda-unpack'), script, { mode: 0o755 });
+      }),
+    ),
+  );
+  for (const path of paths) {
+    expect(await readdir(path)).not.toContain('ran');
+    expect(await readdir(join(path, 'bin'))).toContain('conda-unpack');
+  }
+});
+
 it('a failed installation says what the installer said, and leaves nothing', async () => {
   const node = await new Cluster().add();
   const failing = async () => {
