@@ -7,6 +7,8 @@ from ._errors import FunctionError, OtelaError
 
 OVER = ("completed", "failed", "expired", "cancelled")
 POLL_S = (0.2, 5.0)
+# Before the first result, which may follow within a second.
+FIRST_POLL_S = 0.05
 # A result is seen late by at most this share of the time for which it was awaited.
 POLL_SHARE = 0.03
 # How long a batch may wait for its first node before a warning says so.
@@ -22,7 +24,7 @@ class Sent:
 
     def __init__(self, id, calls, is_own=True):
         self.id, self.calls, self.is_own = id, calls, is_own
-        self.after, self.next, self.news_at = "0", 0.0, time.monotonic()
+        self.after, self.next, self.news_at, self.has_news = "0", 0.0, time.monotonic(), False
         self.warn_at, self.warned = time.monotonic() + SILENT_S, ""
 
     @property
@@ -46,8 +48,9 @@ class Sent:
         if not news and time.monotonic() > self.warn_at:
             self._warn(gateway)
         now = time.monotonic()
-        self.news_at = now if news else self.news_at
-        self.next = now + min(POLL_S[1], max(POLL_S[0], POLL_SHARE * (now - self.news_at)))
+        self.news_at, self.has_news = (now, True) if news else (self.news_at, self.has_news)
+        least = POLL_S[0] if self.has_news else FIRST_POLL_S
+        self.next = now + min(POLL_S[1], max(least, POLL_SHARE * (now - self.news_at)))
         return False
 
     def _page(self, gateway):
