@@ -262,7 +262,10 @@ def _parsed(content, name):
 
 
 def _tree_of(function):
+    """None: it has no source, or an installed package has it, which imports what it needs itself."""
     try:
+        if _is_installed(inspect.getsourcefile(function) or ""):
+            return None
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return None  # a function of exec(), or a lambda in the middle of a line

@@ -138,6 +138,20 @@ class Files(unittest.TestCase):
                 self.assertEqual(file.read(), "x")
 
 
+class Imports(unittest.TestCase):
+    def test_a_class_of_a_package_as_load_needs_only_what_the_package_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            packages = os.path.join(folder, "site-packages")
+            os.makedirs(packages)
+            with open(os.path.join(packages, "heavy.py"), "w") as file:
+                file.write("class Model:\n    def __init__(self):\n        pass\n    def export(self):\n        import nothing_has_this_name\n")
+            with unittest.mock.patch.object(sys, "path", [packages, *sys.path]):
+                import heavy
+
+                self.assertEqual(_bundle._needed_by(_function.Function(first_line, heavy.Model)), set())
+                del sys.modules["heavy"]
+
+
 class ResultFiles(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
