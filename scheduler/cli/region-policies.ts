@@ -1,4 +1,5 @@
 /** The policies of `otela-plan regions`: the one of its flags, and those that `--challenger` names. */
+import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { learnedPolicy } from '../regions/learned/learned-policy.ts';
@@ -30,14 +31,23 @@ export function policiesFrom(
   const options = { ...weights, forecast: forecastFrom('--forecast', forecast, weights.slotS) };
   return new ChampionChallenger({
     ...weights,
-    champion: contender('default', options),
-    challengers: challengers.map((text) => contender(nameOf(text), { ...options, ...changedBy(text, weights.slotS) })),
+    champion: contender('default', `default, forecast=${forecast ?? 'smoothing'}`, options),
+    challengers: challengers.map((text) =>
+      contender(nameOf(text), identityOf(text), { ...options, ...changedBy(text, weights.slotS) }),
+    ),
   });
 }
 
-function contender(name: string, options: LivePlannerOptions): Contender {
+function contender(name: string, identity: string, options: LivePlannerOptions): Contender {
   const planner = new LivePlanner(options);
-  return { name, plan: (views, facts) => planner.plan(views, facts) };
+  return { name, identity, plan: (views, facts) => planner.plan(views, facts) };
+}
+
+/** A policy file may change under its name. */
+function identityOf(text: string): string {
+  if (!text.startsWith(POLICY)) return text;
+  const parameters = readPolicyParameters(text.slice(POLICY.length));
+  return `${POLICY}${createHash('sha256').update(new Uint8Array(parameters.buffer)).digest('hex')}`;
 }
 
 /** The gateway shows names to people: paths of this machine are not for them. */

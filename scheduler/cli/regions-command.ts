@@ -9,6 +9,7 @@ import { SchedulerError } from '../errors.ts';
 import { GatewayRefusal, gatewayFrom, type PlannerGateway } from '../live/planner-gateway.ts';
 import type { RegionFacts } from '../live/region-facts.ts';
 import type { ChampionChallenger } from '../regions/live/champion-challenger.ts';
+import { readEvidence, writeEvidence } from '../regions/live/evidence-file.ts';
 import { GatewayObserver } from '../regions/live/gateway-observer.ts';
 import type { OriginView } from '../regions/live/merge-origins.ts';
 import { PlanPublisher } from '../regions/live/plan-publisher.ts';
@@ -59,8 +60,15 @@ export const REGIONS_FLAGS = {
     repeat: true,
     help: 'a policy that plans in shadow, and live while it is cheaper: forecast=best, forecast=smoothing, smoothness=S, or policy=FILE with a learned policy; repeat',
   },
+  evidence: {
+    value: 'FILE',
+    takes: 'file',
+    help: 'with --challenger: keep the evidence in this file, and continue with it after a restart',
+  },
   slots: { value: 'N', help: 'exit after this many plans' },
 } as const satisfies Flags;
+
+type RegionsFlags = ReturnType<typeof parseLine<typeof REGIONS_FLAGS>>['values'];
 
 /**
  * Number of slots for which a plan is valid if no newer plan replaces it. After that, the gateway routes by its policy
@@ -109,15 +117,8 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     now: outside.now ?? Date.now,
     primary: new GatewayObserver({ gateway, ...observed }),
     others: others.map((one) => new GatewayObserver({ gateway: one, ...observed })),
-    policies: policiesFrom(
-      {
-        slotS,
-        secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
-        smoothness: numberFlag(flags, 'smoothness', 0.5, { min: SMOOTHNESS_MIN }),
-      },
-      textFlag(flags, 'forecast'),
-      flags.challenger,
-    ),
+    policies: contestFrom(flags, slotS, io),
+    evidence: textFlag(flags, 'evidence'),
     publisher: new PlanPublisher({
       gateway,
       planner: textFlag(flags, 'planner') ?? randomUUID().slice(0, 8),
@@ -140,6 +141,24 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     process.removeListener('SIGINT', end);
     process.removeListener('SIGTERM', end);
   }
+}
+
+/** @throws UsageError; SchedulerError for a broken file */
+function contestFrom(flags: RegionsFlags, slotS: number, io: Io): ChampionChallenger {
+  const evidence = textFlag(flags, 'evidence');
+  if (evidence !== undefined && flags.challenger.length === 0)
+    throw new UsageError('--evidence needs at least one --challenger');
+  const policies = policiesFrom(
+    {
+      slotS,
+      secondsPerUsd: numberFlag(flags, 'usd-worth', 10_000),
+      smoothness: numberFlag(flags, 'smoothness', 0.5, { min: SMOOTHNESS_MIN }),
+    },
+    textFlag(flags, 'forecast'),
+    flags.challenger,
+  );
+  for (const line of evidence === undefined ? [] : policies.restore(readEvidence(evidence))) io.log(line);
+  return policies;
 }
 
 function wattsOf(catalogue: HardwareCatalogue, io: Io): (gpu: string | null) => number {
@@ -177,6 +196,8 @@ interface LoopOptions {
   primary: GatewayObserver;
   others: readonly GatewayObserver[];
   policies: ChampionChallenger;
+  /** The file with the evidence of challengers. */
+  evidence: string | undefined;
   publisher: PlanPublisher;
 }
 
@@ -207,7 +228,7 @@ class Loop {
       }
       const { plan, changes } = policies.plan([view, ...views], facts);
       for (const change of changes) io.log(`${stamp(now())} ${change}`);
-      plan.notes.push(...notes);
+      plan.notes.push(...notes, ...this.#saveEvidence());
       const state = await this.#publish(plan, facts);
       this.#lastProblem = '';
       const { head, body } = regionsText(plan, state);
@@ -219,6 +240,13 @@ class Loop {
       this.#print(`${error.message}; the gateway uses its current plan until it expires`);
       return false;
     }
+  }
+
+  /** Returns what failed. */
+  #saveEvidence(): string[] {
+    const { evidence, policies } = this.#options;
+    const failed = evidence === undefined ? undefined : writeEvidence(evidence, policies.save());
+    return failed === undefined ? [] : [failed];
   }
 
   /**

@@ -4,6 +4,7 @@
  * probability of at most 1/W, at any time and however often one looks (Ville's inequality). A test with a fixed number
  * of slots would not allow to look after each slot. Pure.
  */
+import * as z from 'zod';
 
 /** Largest stake, as a share of the wealth: a loss of all would end the evidence for ever. */
 const STAKE_MAX = 0.9;
@@ -13,6 +14,15 @@ const WEIGHT = 0.02;
 const SQUARE_START = 0.25;
 /** Bounds of the wealth, so that no number of slots overflows it, or ends it for ever. */
 const [WEALTH_LEAST, WEALTH_MOST] = [1e-9, 1e12];
+
+/** The state of one, for a file. */
+export const evidenceSchema = z.strictObject({
+  wealth: z.number().min(WEALTH_LEAST).max(WEALTH_MOST),
+  mean: z.number().min(-1).max(1),
+  square: z.number().positive().max(1),
+  seen: z.number().int().min(0).max(1e9),
+});
+type EvidenceState = z.infer<typeof evidenceSchema>;
 
 export class BettingEvidence {
   readonly #least: number;
@@ -27,6 +37,20 @@ export class BettingEvidence {
    */
   constructor(least: number = WEALTH_LEAST) {
     this.#least = least;
+  }
+
+  /** Continues from a saved state. */
+  static from(state: EvidenceState, least?: number): BettingEvidence {
+    const evidence = new BettingEvidence(least);
+    evidence.#wealth = Math.max(evidence.#least, state.wealth);
+    evidence.#mean = state.mean;
+    evidence.#square = state.square;
+    evidence.#seen = state.seen;
+    return evidence;
+  }
+
+  get state(): EvidenceState {
+    return { wealth: this.#wealth, mean: this.#mean, square: this.#square, seen: this.#seen };
   }
 
   get wealth(): number {

@@ -5,6 +5,7 @@
  */
 import type { RegionFacts } from '../../live/region-facts.ts';
 import { BettingEvidence } from './betting-evidence.ts';
+import type { SavedChallenger } from './evidence-file.ts';
 import { hindsightCost } from './hindsight-cost.ts';
 import { mergeOrigins, type OriginView } from './merge-origins.ts';
 import type { LivePlan } from './region-planner.ts';
@@ -13,6 +14,8 @@ import { plannablePrices } from './region-prices.ts';
 /** A policy: what plans the shares of a slot. */
 export interface Contender {
   name: string;
+  /** Equal for policies with equal plans; absent: the name. Two files of one name may have different policies. */
+  identity?: string;
   plan(views: readonly OriginView[], facts: readonly RegionFacts[]): LivePlan;
 }
 
@@ -66,6 +69,44 @@ export class ChampionChallenger {
     if (options.challengers.length > CHALLENGERS_MAX) throw new Error(`at most ${CHALLENGERS_MAX} challengers`);
     this.#options = options;
     this.#challengers = options.challengers.map(newChallenger);
+  }
+
+  /** The evidence on each challenger. */
+  save(): SavedChallenger[] {
+    return this.#challengers.map((one) => ({
+      identity: this.#identityOf(one.contender),
+      live: one === this.#live,
+      better: one.better.state,
+      worse: one.worse.state,
+      demotions: one.demotions,
+      own: one.own,
+      champions: one.champions,
+    }));
+  }
+
+  /**
+   * Continues with the evidence of an earlier process, on the same challengers and the same champion. Returns a sentence
+   * for each challenger with evidence.
+   */
+  restore(saved: readonly SavedChallenger[]): string[] {
+    return this.#challengers.flatMap((one) => {
+      const known = saved.find(({ identity }) => identity === this.#identityOf(one.contender));
+      if (known === undefined) return [];
+      const { live, better, worse, demotions, own, champions } = known;
+      one.better = BettingEvidence.from(better);
+      one.worse = BettingEvidence.from(worse, 1);
+      Object.assign(one, { demotions, own, champions });
+      // Only one plans live.
+      if (live) this.#live ??= one;
+      return [`${one.contender.name} continues${one === this.#live ? ', live' : ''}: ${summaryOf(one)}`];
+    });
+  }
+
+  /** Evidence is on a pair of policies and on the weights of their costs. */
+  #identityOf(contender: Contender): string {
+    const { slotS, secondsPerUsd, smoothness, champion } = this.#options;
+    const of = ({ name, identity = name }: Contender) => identity;
+    return JSON.stringify({ challenger: of(contender), champion: of(champion), slotS, secondsPerUsd, smoothness });
   }
 
   /** Name of the policy that plans live. */

@@ -164,6 +164,29 @@ describe('a challenger', () => {
     expect(run([far], 13_440, () => 1 + 1.5 * (random() - 0.5)).changes).toEqual([]);
   });
 
+  it('keeps its evidence and its place over restarts', () => {
+    const contestOf = (champion = 'default') =>
+      new ChampionChallenger({ ...WEIGHTS, champion: always(champion, { near: 1, far: 0 }), challengers: [far] });
+    const seen = view({ near: { tripS: 1 }, far: { tripS: 0.2 } });
+    let contest = contestOf();
+    const policies: (string | undefined)[] = [];
+    const promotions: number[] = [];
+    for (let slot = 1; slot <= 100; slot++) {
+      const { plan, changes } = contest.plan([seen], []);
+      policies.push(plan.policy);
+      if (changes.length > 0) promotions.push(slot);
+      if (slot % 30 !== 0) continue;
+      const saved = contest.save();
+      contest = contestOf();
+      expect(contest.restore(saved)).toEqual([expect.stringMatching(/^far continues(, live)?: cost -\d/)]);
+    }
+    // A restart loses the slot in which it happens: there is no earlier plan to judge.
+    expect(promotions).toEqual([83]);
+    expect(policies.slice(83)).toEqual(new Array(17).fill('far'));
+    // Evidence against another champion does not count.
+    expect(contestOf('other').restore(contest.save())).toEqual([]);
+  });
+
   it('that was demoted needs more evidence the second time', () => {
     const random = seededRandom(5);
     const cheap = (slot: number) => slot <= 150 || slot > 400;

@@ -1,5 +1,5 @@
 /** `otela-plan regions` against an in-memory gateway: its queries, its messages and its plans. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -201,6 +201,37 @@ describe('otela-plan regions', () => {
     gateway = new MemoryGateway();
     await run(['--apply'], 4);
     expect(gateway.plans.map(({ policy }) => policy)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('continues with the evidence in its file, and refuses a file that has none', async () => {
+    const file = join(folder, 'evidence.json');
+    const args = ['--challenger', 'smoothness=0.01', '--evidence', file];
+    expect(await run(['--apply', ...args], 6)).not.toContain('continues');
+    gateway = new MemoryGateway();
+    const said = await run(['--apply', ...args], 6);
+    expect(said).toMatch(/smoothness=0\.01 continues: cost \S+ % in 4 slots/);
+    expect(gateway.plans.at(-1)?.notes).toEqual([
+      expect.stringMatching(/^smoothness=0\.01 \(shadow\): cost \S+ % in 8 slots/),
+    ]);
+    // Other weights of the costs: the evidence does not count.
+    gateway = new MemoryGateway();
+    expect(await run([...args, '--usd-worth', '1'], 2)).not.toContain('continues');
+    const saved: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    for (const broken of [
+      '',
+      '{}',
+      JSON.stringify({ ...(saved as object), format: 'other' }),
+      `{"challengers":[${'0,'.repeat(100_000)}0]}`,
+    ]) {
+      writeFileSync(file, broken);
+      await expect(run(args, 1)).rejects.toThrow(/--evidence .*evidence\.json has no evidence of challengers/);
+    }
+    await expect(run(['--evidence', file], 1)).rejects.toThrow(UsageError);
+  });
+
+  it('says that the evidence cannot be written, and plans on', async () => {
+    await run(['--apply', '--challenger', 'smoothness=0.01', '--evidence', join(folder, 'none', 'evidence.json')], 4);
+    expect(gateway.plans.at(-1)?.notes.join()).toContain('cannot write the evidence');
   });
 
   it.each([
