@@ -10,6 +10,7 @@ import { FAMILIES } from '../../gateway/observe/metric-families.ts';
 import type { Family } from '../../shared/metrics/metric-family.ts';
 import { apiPage } from './api.ts';
 import { errorsPage } from './errors.ts';
+import { gpusPage } from './gpus.ts';
 import { programPages } from './programs.ts';
 import { settingsPage } from './settings.ts';
 import { code, markdownTable } from './table.ts';
@@ -42,6 +43,7 @@ export async function referencePages(): Promise<Map<string, string>> {
     ['api.md', await apiPage()] as const,
     ['errors.md', errorsPage()] as const,
     ['settings.md', await settingsPage()] as const,
+    ['gpus.md', gpusPage()] as const,
   ]);
   return new Map([...bodies].map(([name, body]) => [name, `${BY}\n\n${body.trimEnd()}\n`]));
 }

@@ -22,7 +22,7 @@ SHAPES = [(4096, 12288), (4096, 4096), (4096, 22016), (11008, 4096), (5120, 1536
 
 def peak(gpu_id):
     """TFLOP/s and GB/s of the data sheet, from the catalogue."""
-    rows = json.loads((Path(__file__).parent.parent / "data/gpus.json").read_text())["gpus"]
+    rows = json.loads((Path(__file__).parent.parent.parent / "shared/hardware/gpus.json").read_text())["gpus"]
     for row in rows:
         if row["id"] == gpu_id:
             return row["bf16_tflops"] * 1e12, row["bandwidth_gbs"] * 1e9, row["link_gbs"] * 1e9

@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/gpu-classes.ts';
+import gpuTable from '../../shared/hardware/gpus.json' with { type: 'json' };
 import { isGpuSlice } from '../../shared/slurm/gpu-gres.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { nearestNames } from '../../shared/text/nearest-name.ts';
@@ -96,7 +97,9 @@ export function dataPath(name: string): string {
  */
 export function loadCatalogue(files: CatalogueFiles = {}): HardwareCatalogue {
   const gpus = new Map<string, GpuType>();
-  for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {
+  for (const row of parseAs(gpuFileSchema, gpuTable, 'shared/hardware/gpus.json').gpus)
+    gpus.set(row.id, gpuFromRow(row));
+  for (const path of files.gpus ?? []) {
     for (const row of parseAs(gpuFileSchema, readJson(path), path).gpus) gpus.set(row.id, gpuFromRow(row));
   }
   const models = new Map<string, Model>();

@@ -3,7 +3,7 @@ import { ARCHITECTURES, type Architecture } from './gpu-architecture.ts';
 
 const positive = z.number().finite().positive();
 
-/** One row of `data/gpus.json`, in the units of data sheets. */
+/** One row of `gpus` in `shared/hardware/gpus.json`, or of an operator's file, in the units of data sheets. */
 const gpuRowSchema = z.strictObject({
   id: z.string().min(1).max(64),
   class: z.string().min(1).max(32),

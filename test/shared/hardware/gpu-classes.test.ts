@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { findGpuClass, GPU_CLASSES, gpuClass } from '../../../shared/hardware/gpu-classes.ts';
+import table from '../../../shared/hardware/gpus.json' with { type: 'json' };
 
 describe('gpuClass', () => {
   // Product names as nvidia-smi and rocm-smi print them.
@@ -65,6 +66,20 @@ describe('gpuClass', () => {
     expect(gpuClass('NVIDIA Zeta 9000-SXM9-999GB')).toBe('ZETA9000SXM9');
     expect(gpuClass('x'.repeat(200)).length).toBe(32);
     expect(gpuClass('')).toBe('UNKNOWN');
+  });
+
+  it('has figures and a source for forty GPUs, each of a known class and size', () => {
+    expect(table.gpus.length).toBeGreaterThanOrEqual(40);
+    expect(new Set(table.gpus.map(({ id }) => id)).size).toBe(table.gpus.length);
+    for (const gpu of table.gpus) {
+      const { memoryGib = [] } = GPU_CLASSES.find(({ name }) => name === gpu.class) ?? {};
+      // Drivers report up to 7 % less than what is sold.
+      const near = memoryGib.some(
+        (size) => gpu.memory_gb / (size * 1.0737) > 0.92 && gpu.memory_gb / (size * 1.0737) < 1.01,
+      );
+      expect([gpu.id, near, gpu.source.length > 8]).toEqual([gpu.id, true, true]);
+      expect(findGpuClass(gpu.id)?.name ?? gpu.class).toBe(gpu.class);
+    }
   });
 
   it('finds every class by its own name, and no name twice', () => {
