@@ -9,6 +9,8 @@ import {
   type JobReport,
   TEXT_MAX,
 } from '../../shared/factory/factory-exchange.ts';
+import { gpuClass } from '../../shared/hardware/gpu-classes.ts';
+import type { PoolConfig } from '../config/schema.ts';
 import { countJobs, isPending, type JobCensus } from '../decisions/job-census.ts';
 import { buildModelReport } from '../decisions/model-report.ts';
 import type { FailedJob, Memory } from '../decisions/persisted-state.ts';
@@ -90,11 +92,12 @@ function clustersOf(
   { world }: RoundResult,
   launchers: ReadonlyMap<string, Launcher>,
 ): ClusterReport[] {
-  return world.config.clusters.map(({ id, launcher }) => {
+  return world.config.clusters.map(({ id, launcher, pools }) => {
     const view = world.clusters.get(id);
     const ours = jobs.filter(({ cluster }) => cluster === id);
     const soon = coming.filter(({ cluster }) => cluster === id).reduce((sum, { count }) => sum + count, 0);
-    const idle = view?.reachable === true ? view.capacity?.reduce((sum, one) => sum + one.idle, 0) : undefined;
+    const capacity = view?.reachable === true ? view.capacity : undefined;
+    const idle = capacity?.reduce((sum, one) => sum + one.idle, 0);
     const reason = view?.reachable === false ? view.reason.slice(0, TEXT_MAX) : undefined;
     return {
       id,
@@ -104,8 +107,21 @@ function clustersOf(
       pending: ours.filter(isPending).length + soon,
       running: ours.filter((job) => !isPending(job)).length,
       ...(idle === undefined ? {} : { idle_gpus: idle }),
+      ...(capacity === undefined ? {} : { idle_gpus_by_class: idleByClass(capacity, pools) }),
     };
   });
+}
+
+function idleByClass(
+  capacity: readonly { pool: string; idle: number }[],
+  pools: readonly PoolConfig[],
+): Record<string, number> {
+  const idle: Record<string, number> = {};
+  for (const one of capacity) {
+    const gpu = gpuClass(pools.find(({ name }) => name === one.pool)?.gpu ?? '');
+    idle[gpu] = (idle[gpu] ?? 0) + one.idle;
+  }
+  return idle;
 }
 
 /** Builds one point of the day's chart. */

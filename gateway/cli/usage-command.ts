@@ -10,6 +10,7 @@ import {
   parseLine,
   UsageError,
 } from '../../shared/command-line/index.ts';
+import { TRACE_FORMATS } from '../usage/trace-line.ts';
 import { askGateway, CONNECTION_FLAGS, download, refuseIgnoredFlags, targetAt } from './api-client.ts';
 import { isStdoutClosed, waitForStdout } from './closed-stdout.ts';
 import { proveCommand } from './statement-files.ts';
@@ -138,9 +139,14 @@ async function pages(
 const TRACE_FLAGS = {
   from: when('start of the trace, for example 2026-11-01T00:00:00Z'),
   to: when('end of the trace, for example 2026-11-08T00:00:00Z'),
-  format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: output format' },
+  format: {
+    default: 'ndjson',
+    value: TRACE_FORMATS.join('|'),
+    takes: [...TRACE_FORMATS],
+    help: 'export: output format; published: as eth-easl/swissai-serving-trace',
+  },
   out: { default: './figures', value: 'DIR', help: 'plot: directory for SVG and JSON files' },
-  nodes: { value: 'FILE', takes: 'file', help: 'plot: output of trace sample, for idle GPUs, KV cache and energy' },
+  nodes: { value: 'FILE', takes: 'file', help: 'plot: output of trace sample, for Figures 1, 16 and 17' },
   reasoning: { value: 'M,…', help: 'plot: models that reason; default with --from: as in the settings of the gateway' },
   every: { value: 'SECONDS', help: 'sample: repeat after this many seconds' },
   ...CONNECTION_FLAGS,
@@ -154,10 +160,12 @@ export const TRACE_COMMAND: Command = {
 
   otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z > week.ndjson
   otela-gateway trace export --from … --to … --format csv > week.csv
+  otela-gateway trace export --from … --to … --format published > trace.jsonl
   otela-gateway trace stats week.ndjson                        from a gateway: stats --from … --to …
   otela-gateway trace sample --every 60 >> nodes.ndjson        GPUs, KV cache and power of each node
-  otela-gateway trace plot week.ndjson --nodes nodes.ndjson    plots of tokens, lengths, times, idle GPUs and more, as SVG and JSON
-stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
+  otela-gateway trace plot week.ndjson --nodes nodes.ndjson
+plot prints and draws Table 2 and Figures 1 and 9 to 17 of OpenTela (OSDI '26), and the figures of OpenFabric that
+it does not have. stats and plot also read the published trace eth-easl/swissai-serving-trace.`,
   verbs: ['export', 'stats', 'plot', 'sample'],
   flags: TRACE_FLAGS,
   run: traceCommand,
@@ -200,7 +208,10 @@ async function traceSource(values: ParsedFlags<typeof TRACE_FLAGS>, file: string
 
 async function traceStats(values: ParsedFlags<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
   const stats = new TraceStats();
-  await eachLine(await traceSource(values, file), (line) => stats.add(readTraceLine(line)));
+  await eachLine(await traceSource(values, file), (text) => {
+    const line = readTraceLine(text);
+    if (line !== undefined) stats.add(line);
+  });
   printStats(stats, values.json);
   return EXIT_DONE;
 }

@@ -192,6 +192,8 @@ function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) 
  */
 function publishedLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
   const { created_at, reported_token_input, reported_token_output, token_count, model, bucket_ids } = objectOf(line);
+  // PostgreSQL's NULL: the request has no time of arrival.
+  if (created_at === '\\N') return undefined;
   const [reported, output] = [numberOf(reported_token_input), Math.max(0, numberOf(reported_token_output))];
   const input = reported >= 0 ? reported : Math.max(0, numberOf(token_count ?? 0));
   const row = request(secondsOf(String(created_at)), input, output, true);

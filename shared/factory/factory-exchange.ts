@@ -26,6 +26,8 @@ export const MODELS_MAX = 200;
 export const JOBS_MAX = 2_000;
 export const DECISIONS_MAX = 200;
 const CLUSTERS_MAX = 32;
+/** Maximum GPU classes of a cluster, which has at most 32 pools. */
+const CLASSES_MAX = 32;
 /** The launchers of a factory's jobs: batch systems, or idle agents. */
 export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux', 'agents'] as const;
 export const DAY_POINTS_MAX = 288;
@@ -104,6 +106,11 @@ export const clusterReport = z.object({
   running: count,
   /** Number of GPUs that a job could get now. Absent if the launcher does not know. */
   idle_gpus: count.optional(),
+  /** The same by GPU class, if the factory knows the classes of the cluster's pools. */
+  idle_gpus_by_class: z
+    .record(z.string().max(32), count)
+    .refine((classes) => Object.keys(classes).length <= CLASSES_MAX, `at most ${CLASSES_MAX} classes`)
+    .optional(),
 });
 export type ClusterReport = z.infer<typeof clusterReport>;
 

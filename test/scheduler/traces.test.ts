@@ -67,54 +67,59 @@ describe('a trace', () => {
         line({}),
         line({ created_at: '2025-03-01 10:00:20.5', reported_token_input: -1, token_count: 33, bucket_ids: [7, 8] }),
         line({ reported_token_output: -1 }),
+        line({ created_at: '\\N' }),
       ].join('\n'),
     );
     const { format, rows, leftOut, prefixBlockTokens } = readTrace(path);
-    expect([format, prefixBlockTokens, leftOut]).toEqual(['swissai', 16, 1]);
+    expect([format, prefixBlockTokens, leftOut]).toEqual(['swissai', 16, 2]);
     expect(rows.map(({ arrival, input, output, hashes }) => [arrival, input, output, hashes?.length])).toEqual([
       [0, 40, 12, 0],
       [20.5, 33, 12, 2],
     ]);
   });
 
-  it.each(['ndjson', 'csv'] as const)('of this project’s gateway is an input as it is exported: %s', async (format) => {
-    const question = { from: 0, to: 1, format, secret: 's', privateModels: new Set<string>() };
-    const row = (at: number, buckets: string[]) =>
-      traceLine(
-        {
-          session: 's',
-          stream: 1,
-          at,
-          request: 'r',
-          attempt: 1,
-          provider: 'p',
-          key: 'k',
-          user: 'u',
-          project: '',
-          model: 'm',
-          endpoint: 1,
-          streamed: true,
-          status: 200,
-          prompt: 40,
-          completion: 8,
-          cached: 0,
-          reasoning: 0,
-          firstMs: 5,
-          totalMs: 100,
-          aborted: false,
-          estimated: false,
-          complete: true,
-          bytes: 1,
-          buckets,
-          traced: true,
-        },
-        question,
-      );
-    const head = format === 'csv' ? csvHead(question) : '';
-    const path = file(head + row(1_700_000_000_000, ['1', '2']) + row(1_700_000_009_000, ['1', '2']));
-    const { code, log } = await simulate(path);
-    expect([code, log]).toEqual([0, expect.stringMatching(/otela, 2 requests/)]);
-  });
+  it.each(['ndjson', 'csv', 'published'] as const)(
+    'of this project’s gateway is an input as it is exported: %s',
+    async (format) => {
+      const question = { from: 0, to: 1, format, secret: 's', privateModels: new Set<string>() };
+      const row = (at: number, buckets: string[]) =>
+        traceLine(
+          {
+            session: 's',
+            stream: 1,
+            at,
+            request: 'r',
+            attempt: 1,
+            provider: 'p',
+            key: 'k',
+            user: 'u',
+            project: '',
+            model: 'm',
+            endpoint: 1,
+            streamed: true,
+            status: 200,
+            prompt: 40,
+            completion: 8,
+            cached: 0,
+            reasoning: 0,
+            firstMs: 5,
+            totalMs: 100,
+            aborted: false,
+            estimated: false,
+            complete: true,
+            bytes: 1,
+            buckets,
+            traced: true,
+          },
+          question,
+        );
+      const head = format === 'csv' ? csvHead(question) : '';
+      const path = file(head + row(1_700_000_000_000, ['1', '2']) + row(1_700_000_009_000, ['1', '2']));
+      const { code, log } = await simulate(path);
+      const name = format === 'published' ? 'swissai' : 'otela';
+      expect([code, log]).toEqual([0, expect.stringMatching(new RegExp(`${name}, 2 requests`))]);
+    },
+  );
 
   it.each(['otela.ndjson', 'otela.csv'])(
     "of our own export (%s) has the prompts' blocks of 16 tokens, chained",

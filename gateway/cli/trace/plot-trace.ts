@@ -9,8 +9,10 @@ import { chartsSvg } from '../../../shared/text/svg-chart.ts';
 import { type ApiTarget, askGateway, ClientError } from '../api-client.ts';
 import { isStdoutClosed } from '../closed-stdout.ts';
 import { NODE_FIELDS, readNodes } from '../read-nodes.ts';
+import { type ClusterSample, type NodeSample, sampleSchema } from './node-samples.ts';
+import { figuresText } from './paper-figures.ts';
 import { readTraceLine } from './read-trace-line.ts';
-import { type NodeSample, sampleSchema, TraceFigures } from './trace-figures.ts';
+import { TraceFigures } from './trace-figures.ts';
 
 interface PlotOptions {
   trace: Readable | undefined;
@@ -22,10 +24,18 @@ interface PlotOptions {
   out: string;
 }
 
-/** @throws ClientError for a line that is not from a trace, or if there is nothing to plot */
+/**
+ * Writes each figure as SVG and JSON, and prints all as text.
+ *
+ * @throws ClientError for a line that is not from a trace, or if there is nothing to plot
+ */
 export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): Promise<void> {
   const figures = new TraceFigures(reasoning);
-  if (trace !== undefined) await eachLine(trace, (line) => figures.add(readTraceLine(line)));
+  if (trace !== undefined)
+    await eachLine(trace, (text) => {
+      const line = readTraceLine(text);
+      if (line !== undefined) figures.add(line);
+    });
   if (nodes !== undefined)
     await eachLine(createReadStream(nodes), (line) => figures.addSample(sampleSchema.parse(JSON.parse(line))), nodes);
   const all = figures.figures();
@@ -33,11 +43,13 @@ export async function plotTrace({ trace, nodes, reasoning, out }: PlotOptions): 
     throw new ClientError('the trace has no line of a request or a node, so there is nothing to plot');
   mkdirSync(out, { recursive: true });
   for (const { name, charts, facts } of all) {
-    writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
+    // A table has no chart.
+    if (charts.length > 0) writeFileSync(join(out, `${name}.svg`), chartsSvg(charts));
     writeFileSync(join(out, `${name}.json`), `${JSON.stringify({ name, facts, charts }, null, 1)}\n`);
-    console.log(join(out, `${name}.svg`));
   }
-  if (figures.truncated) console.error('the trace is long: figures per minute use only the first six million requests');
+  console.log(`${figuresText(all)}\n\nThe figures are in ${out}`);
+  if (figures.truncated)
+    console.error('the trace is too long: later minutes, prefixes or samples are not in the figures');
 }
 
 /** @throws ClientError with the number of the line that cannot be read */
@@ -82,40 +94,75 @@ export async function reasoningModels(target: ApiTarget): Promise<Set<string>> {
 const nodeSchema = z.looseObject({
   ...NODE_FIELDS,
   in_flight: z.number().nullable(),
-  load: z.looseObject({ running: z.number(), kv_use: z.number().nullable() }).nullable(),
-  hardware: z.looseObject({ gpus: z.array(z.unknown()) }),
+  load: z
+    .looseObject({
+      running: z.number(),
+      kv_use: z.number().nullable(),
+      tokens_per_second: z.number().nullable().optional(),
+    })
+    .nullable(),
+  models: z.array(z.looseObject({ id: z.string() })),
+  hardware: z.looseObject({ gpus: z.array(z.looseObject({ class: z.string() })) }),
 });
 const telemetrySchema = z.looseObject({
   gpus: z.array(z.looseObject({ power_w: z.number().nullable().optional() })).nullable(),
 });
+const factoriesSchema = z.object({
+  data: z.array(
+    z.looseObject({
+      clusters: z.array(
+        z.looseObject({
+          id: z.string(),
+          idle_gpus: z.number().optional(),
+          idle_gpus_by_class: z.record(z.string(), z.number()).optional(),
+        }),
+      ),
+    }),
+  ),
+});
 
-/** Prints one line of JSON per serving node. Repeats if `everyMs` is set. */
+/** Prints one line of JSON per node that serves or waits, and per cluster of a factory. Repeats if `everyMs` is set. */
 export async function sampleNodes(target: ApiTarget, everyMs: number | undefined): Promise<void> {
   const nodesDoor = { ...target, path: '/admin/nodes' };
   do {
     const timestamp = new Date().toISOString();
-    for await (const node of readNodes(
-      nodesDoor,
-      new URLSearchParams({ state: 'SERVING', limit: '1000' }),
-      nodeSchema,
-    )) {
-      const { session, provider, cluster, in_flight, load, hardware } = node;
-      const sample: NodeSample & Record<string, unknown> = {
-        timestamp,
-        session,
-        provider,
-        cluster,
-        gpus: hardware.gpus.length,
-        // A node without requests reports no load, so it counts as idle.
-        busy: (load?.running ?? 0) > 0 || (in_flight ?? 0) > 0,
-        kv_use: load?.kv_use ?? null,
-        power_w: await powerOf(nodesDoor, session),
-      };
-      console.log(JSON.stringify(sample));
-      if (isStdoutClosed()) return;
+    for (const state of ['SERVING', 'JOIN']) {
+      for await (const node of readNodes(nodesDoor, new URLSearchParams({ state, limit: '1000' }), nodeSchema)) {
+        const { session, provider, cluster, in_flight, load, models, hardware } = node;
+        const sample: NodeSample & Record<string, unknown> = {
+          timestamp,
+          session,
+          provider,
+          cluster,
+          state,
+          gpus: hardware.gpus.length,
+          gpu: hardware.gpus[0]?.class ?? null,
+          models: models.map(({ id }) => id),
+          // A node without requests reports no load, so it counts as idle.
+          busy: (load?.running ?? 0) > 0 || (in_flight ?? 0) > 0,
+          kv_use: load?.kv_use ?? null,
+          power_w: await powerOf(nodesDoor, session),
+          tokens_per_second: load?.tokens_per_second ?? null,
+        };
+        console.log(JSON.stringify(sample));
+        if (isStdoutClosed()) return;
+      }
     }
+    for (const sample of await clusterSamples(target, timestamp)) console.log(JSON.stringify(sample));
     if (everyMs !== undefined) await sleep(everyMs);
   } while (everyMs !== undefined && !isStdoutClosed());
+}
+
+/** Returns the GPUs that clusters of factories report as idle, by class if the cluster knows it. */
+async function clusterSamples(target: ApiTarget, timestamp: string): Promise<ClusterSample[]> {
+  const { data } = factoriesSchema.parse(await askGateway({ ...target, path: '/admin/factory' }, 'GET', ''));
+  return data.flatMap(({ clusters }) =>
+    clusters.flatMap(({ id: cluster, idle_gpus: idle, idle_gpus_by_class: byClass }): ClusterSample[] => {
+      if (byClass !== undefined)
+        return Object.entries(byClass).map(([gpu, idle_gpus]) => ({ timestamp, cluster, gpu, idle_gpus }));
+      return idle === undefined ? [] : [{ timestamp, cluster, gpu: null, idle_gpus: idle }];
+    }),
+  );
 }
 
 /** Power of all GPUs of a node in watts. Null: the agent cannot be reached, or a GPU has no value. */

@@ -20,16 +20,25 @@ const publishedSchema = z.looseObject({
   bucket_ids: z.array(z.union([z.number(), z.string()])).nullish(),
 });
 
-/** @throws Error if the line has neither format */
-export function readTraceLine(text: string): TraceLine {
+/** How the published trace writes that a time is unknown: PostgreSQL's NULL. */
+const NO_TIME = '\\N';
+
+/**
+ * Returns undefined for a line of the published trace without a time of arrival.
+ *
+ * @throws Error if the line has neither format
+ */
+export function readTraceLine(text: string): TraceLine | undefined {
   const value: unknown = JSON.parse(text);
   const isPublished = typeof value === 'object' && value !== null && 'created_at' in value;
   return isPublished ? fromPublished(publishedSchema.parse(value)) : traceLineSchema.parse(value);
 }
 
-function fromPublished(line: z.infer<typeof publishedSchema>): TraceLine {
+function fromPublished(line: z.infer<typeof publishedSchema>): TraceLine | undefined {
+  if (line.created_at === NO_TIME) return undefined;
   const created = utc(line.created_at);
-  const total = line.finished_at == null ? null : Date.parse(utc(line.finished_at)) - Date.parse(created);
+  const finished = line.finished_at;
+  const total = finished == null || finished === NO_TIME ? null : Date.parse(utc(finished)) - Date.parse(created);
   const input = [line.reported_token_input, line.token_count].find((count) => count != null && count >= 0);
   return traceLineSchema.parse({
     timestamp: created,

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { Histogram } from '../../usage/hour/histogram.ts';
+import { PrefixReuse } from './prefix-reuse.ts';
 
 /** A trace line of any version. Absent members get the defaults below. */
 export const traceLineSchema = z.looseObject({
@@ -23,9 +24,8 @@ export const traceLineSchema = z.looseObject({
 });
 export type TraceLine = z.infer<typeof traceLineSchema>;
 
-/** Maximum arrivals and prefixes that are remembered, 50 bytes each. Further ones are not counted. */
+/** Maximum arrivals that are remembered, 8 bytes each. Further ones are not counted. */
 const ARRIVALS_MAX = 5_000_000;
-const PREFIXES_MAX = 5_000_000;
 
 interface ModelStats {
   model: string;
@@ -79,11 +79,13 @@ class ModelTrace {
 
 export class TraceStats {
   readonly #models = new Map<string, ModelTrace>();
-  /** Known prefixes by model. The key of a prefix is the number of the previous prefix, and the last block. */
-  readonly #prefixes = new Map<string, number>();
+  readonly #reuse = new PrefixReuse();
   #arrivals = 0;
+
   /** True if the trace was too long to remember all arrivals or prefixes. */
-  truncated = false;
+  get truncated(): boolean {
+    return this.#arrivals > ARRIVALS_MAX || this.#reuse.truncated;
+  }
 
   add(line: TraceLine): void {
     const model = this.#models.get(line.model) ?? new ModelTrace();
@@ -104,29 +106,10 @@ export class TraceStats {
     if (line.first_token_ms !== null && line.first_token_ms > 0) model.firstMs.add(line.first_token_ms);
     if (line.total_ms !== null) model.totalMs.add(line.total_ms);
     if (this.#arrivals++ < ARRIVALS_MAX) model.arrivals.push(Date.parse(line.timestamp));
-    else this.truncated = true;
-    if (line.prefix_buckets !== null) this.#addPrefix(line.model, model, line.prefix_buckets);
-  }
-
-  #addPrefix(name: string, model: ModelTrace, buckets: readonly string[]): void {
-    let prefix = `${name}\n`;
-    let shared = true;
-    for (const bucket of buckets) {
-      const known = this.#prefixes.get(prefix + bucket);
-      shared &&= known !== undefined;
-      model.blocks++;
-      if (shared) model.reused++;
-      let number = known;
-      if (number === undefined) {
-        if (this.#prefixes.size >= PREFIXES_MAX) {
-          this.truncated = true;
-          return;
-        }
-        number = this.#prefixes.size;
-        this.#prefixes.set(prefix + bucket, number);
-      }
-      prefix = `${number} `;
-    }
+    if (line.prefix_buckets === null) return;
+    const { blocks, reused } = this.#reuse.add(line.model, line.prefix_buckets);
+    model.blocks += blocks;
+    model.reused += reused;
   }
 
   /** Returns the statistics by model, the model with the most tokens first. */

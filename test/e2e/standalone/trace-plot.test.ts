@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
+import { FIGURE_NAMES, numberOfFigure, PAPER_FIGURES } from '../../../gateway/cli/trace/paper-figures.ts';
 import { which } from '../../support/abilities.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 import { GATEWAY_MAIN, NODE, PLAN_MAIN } from '../../support/where.ts';
@@ -45,31 +46,23 @@ const samples = [0, 1, 2].map((hour) => ({
   timestamp: new Date(START + hour * 3_600_000).toISOString(),
   session: 's',
   gpus: 4,
+  gpu: 'GH200',
+  models: ['org/plain'],
   busy: hour > 0,
   kv_use: 0.5,
   power_w: 700,
+  tokens_per_second: 100,
 }));
 
-const FIGURES = [
-  'idle-gpus',
-  'tokens-by-model',
-  'burstiness',
-  'input-and-output',
-  'lengths',
-  'latency',
-  'time-per-token',
-  'kv-use',
-  'energy',
-  'predictability',
-];
+/** The trace above has no prefix buckets. */
+const FIGURES = FIGURE_NAMES.filter((name) => name !== 'prefix-reuse');
+const DRAWN = FIGURES.filter((name) => name !== 'summary');
 const figureSchema = z.object({
   name: z.string(),
   facts: z.record(z.string(), z.number()),
-  charts: z
-    .array(
-      z.object({ series: z.array(z.object({ points: z.array(z.tuple([z.number(), z.number()])).min(1) })).min(1) }),
-    )
-    .min(1),
+  charts: z.array(
+    z.object({ series: z.array(z.object({ points: z.array(z.tuple([z.number(), z.number()])).min(1) })).min(1) }),
+  ),
 });
 
 let directory = '';
@@ -91,15 +84,21 @@ const plot = (...args: string[]) => run(NODE, [GATEWAY_MAIN, 'trace', 'plot', ..
 const figure = (out: string, name: string) =>
   figureSchema.parse(JSON.parse(readFileSync(at(out, `${name}.json`), 'utf8')));
 
-it('each figure is a picture and numbers, of our export and of the published trace alike', async () => {
-  await plot(at('own.ndjson'), '--nodes', at('nodes.ndjson'), '--out', at('own'));
-  for (const name of FIGURES) expect(figure('own', name).name).toBe(name);
-  expect(readdirSync(at('own'))).toHaveLength(2 * FIGURES.length);
-  expect(figure('own', 'lengths').facts).toMatchObject({ 'output, other: p95': expect.any(Number) });
-  expect(figure('own', 'energy').facts).toEqual({ mean_w: 700, kwh: 1.4 });
+it('each figure is a picture, numbers and a text, of our export and of the published trace alike', async () => {
+  const { stdout } = await plot(at('own.ndjson'), '--nodes', at('nodes.ndjson'), '--out', at('own'));
+  for (const name of FIGURES) {
+    expect(figure('own', name).name).toBe(name);
+    expect(stdout).toContain(`${numberOfFigure(name)}: ${PAPER_FIGURES[name].title}`);
+  }
+  expect(stdout).toMatch(/Figure 14 \(OpenFabric: Figure 12\).*\n {2}no data/);
+  expect(readdirSync(at('own')).sort()).toEqual(
+    [...FIGURES.map((name) => `${name}.json`), ...DRAWN.map((name) => `${name}.svg`)].sort(),
+  );
+  expect(figure('own', 'lengths').facts).toMatchObject({ 'org/plain, output: p95': expect.any(Number) });
+  expect(figure('own', 'energy').facts).toMatchObject({ mean_w: 700, kwh: 1.4 });
 
   await plot(at('published.jsonl'), '--reasoning', HOSTILE, '--out', at('published'));
-  for (const name of ['tokens-by-model', 'lengths', 'latency', 'input-and-output', 'burstiness'])
+  for (const name of ['tokens-by-model', 'lengths', 'latency', 'output-share', 'burstiness'])
     expect(figure('published', name).facts).toEqual(figure('own', name).facts);
 });
 
