@@ -50,7 +50,7 @@ export interface Account {
   startWaitMs: number | undefined;
   /** Routing settings of the key and of its project, in this order. */
   routing: readonly OwnRouting[];
-  /** True if the project's requests are in the trace export. */
+  /** True if the account's requests are in the trace export. */
   traced: boolean;
   /** True if the trace export also shows, as ids, which prompts have the same beginning. */
   prefixes: boolean;
@@ -154,6 +154,20 @@ export function isRecordingDeclined({ mayOptOut }: Pick<Account, 'mayOptOut'>, r
     throw new ApiError('invalid_request', `${NO_TRACK_HEADER} must be 1, or omitted.`, { param: NO_TRACK_HEADER });
   if (mayOptOut) return true;
   throw new ApiError('permission_denied', 'This key may not turn off usage records: omit x-otela-no-track.');
+}
+
+const NO_TRACE_HEADER = 'x-otela-no-trace';
+
+/**
+ * True if the request must not be in the workload trace. Every key may ask for this, because its usage is recorded and
+ * counted all the same.
+ * @throws ApiError 400 for a value other than 0 or 1, because a request for privacy must not be ignored
+ */
+export function isTraceDeclined(request: HttpRequest): boolean {
+  const wish = request.headers.get(NO_TRACE_HEADER);
+  if (wish === null || wish === '0') return false;
+  if (wish === '1') return true;
+  throw new ApiError('invalid_request', `${NO_TRACE_HEADER} must be 1, or omitted.`, { param: NO_TRACE_HEADER });
 }
 
 /** The account of the operator key in the environment. It has all rights, and D1 is not read for it. */

@@ -3,6 +3,7 @@ import { and, eq, inArray, max, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import type { Env } from '../env.ts';
 import { type Limits, limitsSchema, USER_LIMITS } from '../settings/limits-schema.ts';
+import { TRACE, traceSettingsOf, tracingOf } from '../settings/trace-settings.ts';
 import { type Account, type AccountLimits, lowerRole, type Restrictions } from './account.ts';
 import { type AccountScope, apiKeys, auditLog, memberLimits, projects, settings, users } from './account-tables.ts';
 import { database, queryOrUnavailable } from './database.ts';
@@ -29,7 +30,7 @@ export async function findKey(
     db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction, so `seen` is exactly as old as the rows. A join is not possible: D1 returns rows of a
   // batch as objects by column name, and two tables have a column `id`.
-  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc]] =
+  const [[key], [parent], [user = null], [project = null], seen, [ofAll], [ofMember], [oidc], [trace]] =
     await queryOrUnavailable(
       db.batch([
         db.select().from(apiKeys).where(where),
@@ -52,6 +53,7 @@ export async function findKey(
           .from(memberLimits)
           .where(inArray(memberLimits.id, ofKey(memberOfRow(apiKeys.projectId, apiKeys.userId)))),
         db.select({ value: settings.value }).from(settings).where(eq(settings.name, 'oidc')),
+        db.select({ value: settings.value }).from(settings).where(eq(settings.name, TRACE)),
       ]),
     );
   if (key === undefined) return 'unknown';
@@ -65,6 +67,7 @@ export async function findKey(
     ...ofKeyAndProject(project, key),
     // A machine's key has the current rights of the key that approved it, not the rights of the time of the login.
     restrictions: [key, parent, project].flatMap((row) => (row ? restrictionsOf(row) : [])),
+    ...tracingOf(traceSettingsOf(trace?.value), { keyId: key.id, userId: key.userId ?? undefined, project }),
     grantedBy: key.grantedBy ?? undefined,
     keyId: key.id,
     role,
@@ -121,7 +124,7 @@ export async function findUser(
   const db = database(env);
   const where = 'id' in by ? eq(users.id, by.id) : and(eq(users.issuer, by.issuer), eq(users.subject, by.subject));
   const ofUser = (id: typeof users.projectId | SQL<string>) => db.select({ id }).from(users).where(where);
-  const [[user], [project = null], seen, [ofAll], [ofMember]] = await queryOrUnavailable(
+  const [[user], [project = null], seen, [ofAll], [ofMember], [trace]] = await queryOrUnavailable(
     db.batch([
       db.select().from(users).where(where),
       db
@@ -134,12 +137,14 @@ export async function findUser(
         .select()
         .from(memberLimits)
         .where(inArray(memberLimits.id, ofUser(memberOfRow(users.projectId, users.id)))),
+      db.select({ value: settings.value }).from(settings).where(eq(settings.name, TRACE)),
     ]),
   );
   if (user === undefined) return 'unknown';
   if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
   const account = await sealed(env, {
     ...ofKeyAndProject(project),
+    ...tracingOf(traceSettingsOf(trace?.value), { keyId: user.id, userId: user.id, project }),
     grantedBy: undefined,
     keyId: user.id,
     role: user.role,
@@ -152,6 +157,11 @@ export async function findUser(
     seen: seen[0]?.id ?? 0,
   });
   return { account, user };
+}
+
+/** Returns the account for a request whose client asked to be left out of the trace. */
+export function withoutTrace(env: Pick<Env, 'DB'>, account: Account): Account | Promise<Account> {
+  return account.traced ? sealed(env, { ...account, traced: false, prefixes: false }) : account;
 }
 
 async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Promise<Account> {
@@ -173,8 +183,6 @@ function ofKeyAndProject(project: Project | null, key?: Key) {
     routing: [key, project].flatMap((row) => (row?.routing ? [row.routing] : [])),
     resumes: key?.resume === true || project?.resume === true,
     startWaitMs: key?.startWaitMs ?? project?.startWaitMs ?? undefined,
-    traced: project?.trace === true,
-    prefixes: project?.trace === true && project.tracePrefixes,
   };
 }
 

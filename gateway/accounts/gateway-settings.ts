@@ -1,5 +1,5 @@
 /** The gateway's settings in D1. The registry's snapshot copies them to every isolate. */
-import { asc, desc, gt } from 'drizzle-orm';
+import { asc, desc, eq, gt } from 'drizzle-orm';
 import * as z from 'zod';
 import { type FailureDetectionSettings, MEMBERSHIP_DEFAULTS, membershipSchema } from '../../shared/gossip/index.ts';
 import { VERSION } from '../../shared/release/release-manifest.ts';
@@ -17,6 +17,7 @@ import {
   type RoutingSettings,
   routingSchema,
 } from '../settings/routing-settings.ts';
+import { TRACE, TRACE_DEFAULTS, type TraceSettings, traceSettingsOf } from '../settings/trace-settings.ts';
 import { ACCOUNT_CACHED_MS, type Account, matchesModelPattern } from './account.ts';
 import { auditLog, providers, settings } from './account-tables.ts';
 import { database, queryOrUnavailable } from './database.ts';
@@ -55,6 +56,8 @@ export interface GatewaySettings {
   files: FileLimits;
   /** Limits of peer institutions at this institution's nodes, by name. */
   peerLimits: PeerLimits;
+  /** Whose requests are in the workload trace. */
+  trace: TraceSettings;
   /** Retries of failed attempts; a model may have its own number. */
   retries: RetrySettings;
   /** How fast nodes that do not answer probes are detected, and how long LEFT nodes are shown. */
@@ -88,6 +91,7 @@ export const NO_SETTINGS: GatewaySettings = {
   userLimits: {},
   files: FILE_LIMITS,
   peerLimits: {},
+  trace: TRACE_DEFAULTS,
   retries: RETRY_DEFAULTS,
   membership: MEMBERSHIP_DEFAULTS,
   minimumAgentVersion: undefined,
@@ -114,6 +118,14 @@ export const versionSchema = z.string().regex(VERSION, 'is not a version such as
 
 /** Matches the audit log's actions that may change a cached account. */
 export const OF_ACCOUNTS = /^(key|user|project)\./;
+
+/** Rejects with ApiError 503 if D1 cannot be reached. */
+export async function readTraceSettings(env: Pick<Env, 'DB'>): Promise<TraceSettings> {
+  const [row] = await queryOrUnavailable(
+    database(env).select({ value: settings.value }).from(settings).where(eq(settings.name, TRACE)),
+  );
+  return traceSettingsOf(row?.value);
+}
 
 /** Rejects with ApiError 503 if D1 cannot be reached. The registry then keeps the previous settings. */
 export async function readGatewaySettings(
@@ -160,6 +172,7 @@ export async function readGatewaySettings(
     userLimits: limitsSchema.safeParse(byName.get(USER_LIMITS)).data ?? {},
     files: fileLimitsSchema.safeParse(byName.get('files') ?? {}).data ?? FILE_LIMITS,
     peerLimits: peerLimitsSchema.safeParse(byName.get('peer_limits') ?? {}).data ?? {},
+    trace: traceSettingsOf(byName.get(TRACE)),
     retries: retrySettings(byName),
     membership: membershipSchema.safeParse(byName.get('membership') ?? {}).data ?? MEMBERSHIP_DEFAULTS,
     minimumAgentVersion: versionSchema.safeParse(byName.get('minimum_agent_version')).data,

@@ -13,6 +13,7 @@ import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
+import { traceSchema } from '../settings/trace-settings.ts';
 
 /** Absent: unchanged. Null: the default. The route also checks the name of the policy. */
 export const settingsPatchSchema = z.strictObject({
@@ -45,6 +46,8 @@ export const settingsPatchSchema = z.strictObject({
   sites: sitesSchema.nullable().optional(),
   /** Limits of peer institutions at this institution's nodes, by name; null: none. */
   peer_limits: peerLimitsSchema.nullable().optional(),
+  /** Whose requests are in the workload trace; null: those of projects that enabled it. */
+  trace: traceSchema.nullable().optional(),
   /** Webhooks that get events; null: none. */
   notifications: notificationsSchema.nullable().optional(),
   /** What usage costs, for statements; null: no prices. */

@@ -20,6 +20,7 @@ import { peerLimitsSchema } from '../settings/peer-limits.ts';
 import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
+import { traceSchema } from '../settings/trace-settings.ts';
 import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
 import { policySchema } from './field-schemas.ts';
@@ -44,6 +45,7 @@ const settingsSchema = z.object({
   minimum_agent_version: z.string().nullable(),
   sites: sitesSchema,
   peer_limits: peerLimitsSchema,
+  trace: traceSchema,
   prices: pricesSchema.nullable(),
   notifications: notificationsSchema,
 });
@@ -71,7 +73,7 @@ export const settingsRoutes: readonly AdminRoute[] = [
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
   const read = await readGatewaySettings(env);
   const { defaultTrust, publicUrl, oidc, queue, userLimits, files, routing, retries } = read;
-  const { membership, minimumAgentVersion, peerLimits } = read;
+  const { membership, minimumAgentVersion, peerLimits, trace } = read;
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
   return {
     object: 'settings',
@@ -88,6 +90,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     minimum_agent_version: minimumAgentVersion ?? null,
     sites: await readSites(env),
     peer_limits: peerLimits,
+    trace,
     prices: (await readPrices(env)) ?? null,
     notifications: await readNotifications(env),
   };

@@ -31,8 +31,9 @@ import { CircuitBreakers } from '../../shared/routing/circuit-breakers.ts';
 import type { BreakerState } from '../../shared/routing/node-load.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { marksSuspected, type RequestOutcome } from '../../shared/routing/retry-policy.ts';
-import { type Account, isRecordingDeclined, requireEndpoint } from '../accounts/account.ts';
+import { type Account, isRecordingDeclined, isTraceDeclined, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
+import { withoutTrace } from '../accounts/find-key.ts';
 import type { GatewaySettings } from '../accounts/gateway-settings.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import { forecastTokens, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
@@ -203,7 +204,12 @@ export class GatewayHost implements Host<ModelCaller> {
   #caller(settings: GatewaySettings): ModelCaller | Promise<ModelCaller> {
     const found = authenticate(this.#env, this.#http, settings, Date.now());
     const callerOf = (account: Account) => ({ account, settings, untracked: false });
+    if (isTraceDeclined(this.#http)) return this.#untraced(found).then(callerOf);
     return found instanceof Promise ? found.then(callerOf) : callerOf(found);
+  }
+
+  async #untraced(found: Account | Promise<Account>): Promise<Account> {
+    return withoutTrace(this.#env, await found);
   }
 
   authorize(_request: ProxyRequest, caller: ModelCaller, endpoint: Endpoint): void {

@@ -7,11 +7,15 @@ import type { UsageRow } from './usage-row.ts';
 /** Characters of a pseudonym, 64 bits: enough to distinguish users, and not reversible. */
 const PSEUDONYM_CHARS = 16;
 
+/** `published`: the format of eth-easl/swissai-serving-trace, the trace of the OpenTela paper (OSDI '26). */
+export const TRACE_FORMATS = ['ndjson', 'csv', 'published'] as const;
+type TraceFormat = (typeof TRACE_FORMATS)[number];
+
 export interface TraceQuestion {
   /** The window in milliseconds since the epoch; `to` is excluded. */
   from: number;
   to: number;
-  format: 'ndjson' | 'csv';
+  format: TraceFormat;
   /** The installation's secret. Without the secret, an id cannot be found from its pseudonym. */
   secret: string;
   /** Models whose names are replaced by pseudonyms. */
@@ -49,8 +53,9 @@ interface TraceLine extends Record<SamplingName, number | null> {
   prefix_buckets: readonly string[] | null;
 }
 
-/** Formats a row as a line that includes the line feed. */
+/** Formats a row as a line that includes the line feed. Empty: the format has no such line. */
 export function traceLine(row: UsageRow, question: TraceQuestion): string {
+  if (question.format === 'published') return publishedLine(row, question);
   const line = lineOf(row, question);
   return `${question.format === 'csv' ? csvLine(line) : JSON.stringify(line)}\n`;
 }
@@ -59,7 +64,7 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
   const sampling = SAMPLING_NAMES.map((name) => [name, row.sampling?.[name] ?? null]);
   return {
     timestamp: new Date(row.at - (row.totalMs ?? 0)).toISOString(),
-    model: privateModels.has(row.model) ? pseudonym(secret, 'model', row.model) : row.model,
+    model: modelOf(row, secret, privateModels),
     user: pseudonym(secret, 'user', row.user),
     key: pseudonym(secret, 'key', row.key),
     endpoint: endpointById(row.endpoint)?.path ?? '',
@@ -81,6 +86,36 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
     prefix_buckets: row.buckets ?? null,
     ...(Object.fromEntries(sampling) as Record<SamplingName, number | null>),
   };
+}
+
+/** How the published trace writes an unknown count and an unknown time. */
+const NO_COUNT = -1;
+const NO_TIME = '\\N';
+
+/**
+ * The published trace has no users, keys or providers, and one line per answer. It has no line for a request that no
+ * engine received. Tokens of a failed attempt are unknown.
+ */
+function publishedLine(row: UsageRow, { secret, privateModels }: TraceQuestion): string {
+  if (row.attempt === 0) return '';
+  const failed = row.status !== null && (row.status < 200 || row.status >= 400);
+  const isKnown = !failed && !row.estimated;
+  const line = {
+    id: pseudonym(secret, 'attempt', `${row.session} ${row.stream}`),
+    status: failed ? 'ERROR' : 'DEFAULT',
+    created_at: new Date(row.at - (row.totalMs ?? 0)).toISOString(),
+    finished_at: row.totalMs === null ? NO_TIME : new Date(row.at).toISOString(),
+    model: modelOf(row, secret, privateModels),
+    model_parameters: row.sampling ?? {},
+    reported_token_input: isKnown ? row.prompt : NO_COUNT,
+    reported_token_output: isKnown ? row.completion : NO_COUNT,
+    ...(row.buckets !== undefined && { token_count: row.prompt, bucket_ids: row.buckets }),
+  };
+  return `${JSON.stringify(line)}\n`;
+}
+
+function modelOf({ model }: UsageRow, secret: string, privateModels: ReadonlySet<string>): string {
+  return privateModels.has(model) ? pseudonym(secret, 'model', model) : model;
 }
 
 /**

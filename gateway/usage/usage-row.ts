@@ -67,6 +67,13 @@ export interface UsageRow {
    */
   times?: number;
   traced: boolean;
+  /**
+   * Requests of an agent's ingress: the node that served the request and its provider, as the ingress reported them.
+   * Only statements between institutions use them.
+   */
+  served?: { session: string; provider: string };
+  /** True for a request of a peer institution that must leave no record: the row has counts, and no request. */
+  untracked?: true;
 }
 
 /** Key of requests of a peer institution's users at this institution's nodes. */

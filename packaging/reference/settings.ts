@@ -132,6 +132,12 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'prices.rules[].request': 'price of a request',
   peer_limits:
     'limits of [peer institutions](../usage.md#limits-of-peer-institutions) at our nodes, by name; default: none',
+  'trace.all':
+    'true: all requests are in the [workload trace](../usage.md#trace); false: those of projects that enabled it',
+  'trace.prefixes': 'true: the trace of all requests also shows which prompts begin with the same text',
+  'trace.except.projects[]': 'projects that are never in the trace',
+  'trace.except.users[]': 'users that are never in the trace',
+  'trace.except.keys[]': 'keys that are never in the trace',
   sites:
     'what jobs of each cluster need, by PROVIDER/CLUSTER or PROVIDER, for `otela-agent sbatch`: [profiles](../admin.md#profiles-of-clusters)',
 };

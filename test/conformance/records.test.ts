@@ -246,3 +246,29 @@ it('prompts that begin alike have the same first buckets, where the project want
   expect(JSON.stringify(lines)).not.toContain(digest.toString('base64url').slice(0, 11));
   expect(JSON.stringify(lines)).not.toContain(digest.toString('hex').slice(0, 16));
 });
+
+it('a trace of the whole installation has keys without a project, but no exception and no request that declines', async () => {
+  const [plain, excepted] = [await makeKey({ project_id: undefined }), await makeKey()];
+  await cluster.gateway.admin('PATCH', 'settings', { trace: { all: true, except: { keys: [excepted.id] } } });
+  const before = await trace();
+  // A cached account of a key may be five seconds old.
+  await eventually('the setting to hold', 20_000, async () => {
+    await ask(plain.key);
+    return (await trace()).length > before.length ? true : undefined;
+  });
+  const [declined, without, included] = [0.5, 0.625, 0.125];
+  expect(await ask(plain.key, { temperature: declined }, undefined, { 'x-otela-no-trace': '1' })).toBe(200);
+  expect(await ask(excepted.key, { temperature: without })).toBe(200);
+  expect(await ask(plain.key, {}, undefined, { 'x-otela-no-trace': 'yes' })).toBe(400);
+  expect(await ask(plain.key, { temperature: included })).toBe(200);
+  const temperatures = async () => (await trace()).map(({ temperature }) => temperature);
+  await eventually('the last request', 15_000, async () => (await temperatures()).includes(included) || undefined);
+  const totals = z.object({ data: z.array(z.looseObject({ requests: z.number() })) });
+  await eventually('both to be accounted all the same', 15_000, async () => {
+    const usage = async (id: string) =>
+      totals.parse(await cluster.gateway.admin('GET', `usage?group_by=key&key=${id}`)).data[0]?.requests ?? 0;
+    return (await usage(excepted.id)) === 1 && (await usage(plain.id)) >= 4 ? true : undefined;
+  });
+  expect((await temperatures()).filter((one) => one === declined || one === without)).toEqual([]);
+  await cluster.gateway.admin('PATCH', 'settings', { trace: null });
+});

@@ -80,6 +80,7 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-wait': 'Seconds to wait for a model that is starting, 0 to 3600.',
   'x-otela-no-track': '"1": store no usage record, only the counters for limits. The key must have the right no_track.',
+  'x-otela-no-trace': '"1": leave the request out of the workload trace. Its usage is recorded and counted.',
   'x-otela-seal': 'For an encrypted request: version, nonce and times (docs/design/sealed-wire.md).',
   'x-otela-seal-to': 'For an encrypted request: its key, encrypted for each node that may decrypt it.',
   'x-request-id': 'Returned with the response.',

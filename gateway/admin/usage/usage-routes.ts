@@ -9,6 +9,7 @@ import { installationSecret } from '../../accounts/installation-secret.ts';
 import { modelSettings } from '../../accounts/model-tables.ts';
 import { sqlFragments } from '../../accounts/sql-fragments.ts';
 import { traceStream } from '../../usage/trace-export.ts';
+import { TRACE_FORMATS } from '../../usage/trace-line.ts';
 import { usageTotals } from '../../usage/usage-tables.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 
@@ -87,7 +88,7 @@ const timeSchema = z.iso.datetime({ offset: true });
 const traceQuery = z.strictObject({
   from: timeSchema,
   to: timeSchema,
-  format: z.enum(['ndjson', 'csv']).default('ndjson'),
+  format: z.enum(TRACE_FORMATS).default('ndjson'),
 });
 const TRACE_MAX_MS = 31 * DAY_MS;
 
@@ -113,7 +114,7 @@ export const usageRoutes: readonly AdminRoute[] = [
     method: 'get',
     path: '/trace',
     summary:
-      'Export the workload trace: the requests of projects with trace turned on, without prompts, responses or names.',
+      'Export the workload trace: the requests that the setting `trace` or their projects include, without prompts, responses or names.',
     query: traceQuery,
     run: readTrace,
   }),

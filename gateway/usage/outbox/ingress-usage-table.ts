@@ -114,7 +114,7 @@ export function markIngressDelivered(sql: Sql, waiting: readonly WaitingUsage[])
  * Converts a record to a row. `session`: the session of the agent that reported the record. The row's stream is
  * negative, because attempts have positive streams and session and stream together must be unique.
  */
-export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string): UsageRow {
+export function ingressRow({ number, at, reporter, text }: WaitingUsage, session: string, traced: boolean): UsageRow {
   const record = JSON.parse(text) as IngressUsage;
   const { course, peer } = record;
   return {
@@ -141,7 +141,11 @@ export function ingressRow({ number, at, reporter, text }: WaitingUsage, session
     estimated: record.estimated,
     complete: record.complete,
     bytes: record.answer_bytes,
-    traced: false,
+    // Users of a peer institution have not agreed to our trace.
+    traced: traced && peer === undefined,
     ...(peer !== undefined && { gpuMs: peer.gpu_ms }),
+    ...(peer?.untracked === true && { untracked: true }),
+    ...(peer === undefined &&
+      record.provider !== undefined && { served: { session: record.session, provider: record.provider } }),
   };
 }

@@ -1,5 +1,6 @@
 import { errorText } from '../../../shared/text/error-text.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
+import { readTraceSettings } from '../../accounts/gateway-settings.ts';
 import { installationSecret } from '../../accounts/installation-secret.ts';
 import type { AttemptUse } from '../../accounts/limits/limiter.ts';
 import type { AttemptSettlement } from '../../accounts/limits/limits-object.ts';
@@ -163,8 +164,10 @@ export class UsageOutbox {
   async #forwardIngress(): Promise<boolean> {
     const { sql } = this.#ctx.storage;
     const waiting = pendingIngressUsage(sql, BATCH);
+    if (waiting.length === 0) return false;
+    const traced = (await readTraceSettings(this.#env)).all;
     const shards = new Map<string, UsageRow[]>();
-    for (const one of waiting) push(shards, usageShardOf(one.at), ingressRow(one, this.#session));
+    for (const one of waiting) push(shards, usageShardOf(one.at), ingressRow(one, this.#session, traced));
     await Promise.all([...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)));
     markIngressDelivered(sql, waiting);
     return waiting.length === BATCH;

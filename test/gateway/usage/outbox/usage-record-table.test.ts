@@ -81,7 +81,7 @@ test('what an ingress says exactly, and late, keeps how its estimate went', asyn
     createIngressUsageTable(sql);
     storeIngressUsage(sql, said({ estimated: true, completion_tokens: 2, course: how }), 'lab', AT);
     storeIngressUsage(sql, said({}), 'lab', LATER);
-    return pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26)));
+    return pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26), false));
   });
   expect(rows).toEqual([
     expect.objectContaining({ at: AT, completion: 4, estimated: false, status: 200, firstMs: 100, totalMs: 2_000 }),
@@ -99,7 +99,7 @@ test('an ingress writes only rows of its own provider and node, of the last seve
   const { refused, rows } = await inAnObject('ingress claims', (sql) => {
     createIngressUsageTable(sql);
     const refused = storeIngressUsage(sql, JSON.stringify(claims), 'lab', AT);
-    return { refused, rows: pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26))) };
+    return { refused, rows: pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26), false)) };
   });
   expect(refused).toEqual(['backdated', 'future']);
   const own = { provider: 'lab', key: 'ingress:lab', session: 'a'.repeat(26) };
@@ -121,7 +121,7 @@ test('what a peer institution used is a row of the institution, and only our own
     createIngressUsageTable(sql);
     storeIngressUsage(sql, JSON.stringify([...claims, ...bad]), 'lab', AT);
     const refused = storeIngressUsage(sql, JSON.stringify([claim(6, {})]), 'lab@psi', AT);
-    return { refused, rows: pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26))) };
+    return { refused, rows: pendingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26), false)) };
   });
   expect(refused).toEqual(['foreign']);
   const row = { provider: 'lab', key: 'peer:psi', user: '', gpuMs: 1_500 };
