@@ -8,6 +8,7 @@ import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-
 import type { AccountedOpen, AttemptAccount, CallerAccount } from '../attempts/caller-account.ts';
 import { NO_RECEIPT } from './resolve-route.ts';
 
+const HOUR_MS = 60 * 60_000;
 /** Longest model name in a record. A peer institution chooses the name. */
 const MODEL_MAX_CHARS = 1024;
 
@@ -107,12 +108,8 @@ export class PeerAccounts {
       project: undefined,
       untracked: false,
     };
-    if (untracked) return;
     const { session, wall, newName, onUsage } = this.#options;
-    onUsage({
-      request_id: open.requestId.slice(0, 128),
-      attempt: open.attempt,
-      model: model.slice(0, MODEL_MAX_CHARS),
+    const counts = {
       session: session(),
       prompt_tokens: Math.min(TOKENS_MAX, usage.prompt),
       completion_tokens: Math.min(TOKENS_MAX, usage.completion),
@@ -122,6 +119,28 @@ export class PeerAccounts {
       complete: usage.complete,
       aborted: usage.aborted,
       answer_bytes: 0,
+    };
+    const serving = newName();
+    const gpu_ms = Math.min(GPU_MS_MAX, Math.round(gpuMs));
+    const at = Math.round(wall());
+    if (untracked) {
+      // Only counts: neither the id nor the model, project or course of the request, and its time to the hour. Without
+      // them a peer institution could use nodes without limit.
+      onUsage({
+        ...counts,
+        request_id: serving,
+        attempt: 1,
+        model: '',
+        peer: { name: peer, serving, gpu_ms, untracked: true },
+        at: at - (at % HOUR_MS),
+      });
+      return;
+    }
+    onUsage({
+      ...counts,
+      request_id: open.requestId.slice(0, 128),
+      attempt: open.attempt,
+      model: model.slice(0, MODEL_MAX_CHARS),
       course: {
         endpoint: open.endpoint,
         streamed: open.streaming,
@@ -129,13 +148,8 @@ export class PeerAccounts {
         first_ms: timings.firstMs,
         total_ms: timings.totalMs,
       },
-      peer: {
-        name: peer,
-        ...(project !== undefined && { project }),
-        serving: newName(),
-        gpu_ms: Math.min(GPU_MS_MAX, Math.round(gpuMs)),
-      },
-      at: Math.round(wall()),
+      peer: { name: peer, ...(project !== undefined && { project }), serving, gpu_ms },
+      at,
     });
   }
 }

@@ -10,6 +10,7 @@ import {
   PROOF_MAX_CHARS,
   type SignedHead,
   StatementError,
+  type StatementHead,
   StatementReader,
   verifyProof,
 } from '../../shared/usage/signed-statement.ts';
@@ -39,14 +40,25 @@ export async function compareCommand(ours: string, theirs: string, json: boolean
   }
   const { agreed } = comparison;
   const isFinal = own.statement.final && other.statement.final;
-  if (json) console.log(JSON.stringify({ agreed, disputed, ...counts, final: isFinal }));
-  else {
+  if (json) {
+    const { untracked } = servedSide(own.statement, other.statement);
+    console.log(JSON.stringify({ agreed, disputed, ...counts, untracked, final: isFinal }));
+  } else {
     if (disputed > 0) table.flush();
     console.log(`${agreed} requests agree, ${disputed} are disputed`);
     if (disputed > SHOWN_MAX) console.log(`the first ${SHOWN_MAX} disputes are shown`);
+    const { requests, prompt, completion } = servedSide(own.statement, other.statement).untracked;
+    if (requests > 0)
+      console.log(
+        `without records: ${requests} requests, ${prompt}+${completion} tokens, as the nodes' institution states`,
+      );
     if (!isFinal) console.log('a statement was made before its month was complete: make it again later');
   }
   return disputed === 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+function servedSide(a: StatementHead, b: StatementHead): StatementHead {
+  return a.side === 'served' ? a : b;
 }
 
 function rowOf({ request, attempt, kind, members, estimated, ours, theirs }: Dispute): string[] {

@@ -64,6 +64,7 @@ export function peerStatementStream(env: Pick<Env, 'USAGE'>, statement: PeerStat
             shards.shift();
             after = 0;
           } else after = last.n;
+          for (const { row } of page) if (isUntracked(row, facts.side, peer)) writer.untracked(countsOf(row));
           const records = page.flatMap(({ row }) => statementRecord(row, facts.side, peer) ?? []);
           if (records.length === 0) continue;
           controller.enqueue(encoder.encode(records.map((record) => `${writer.record(record)}\n`).join('')));
@@ -78,30 +79,47 @@ export function peerStatementStream(env: Pick<Env, 'USAGE'>, statement: PeerStat
 /** Returns the record of a row; undefined: the row is not part of the statement. */
 export function statementRecord(row: UsageRow, side: Side, peer: string): StatementRecord | undefined {
   const suffix = `@${peer}`;
-  if (side === 'served' ? row.key !== peerKey(peer) : !isUsedAt(row, suffix)) return undefined;
-  const count = (tokens: number) => Math.min(TOKENS_MAX, Math.max(0, Math.round(tokens)));
-  const [provider, project] =
-    side === 'served' ? [row.provider, without(suffix, row.project)] : [without(suffix, row.provider), row.project];
+  const { session, provider } = side === 'served' ? row : usedAt(row);
+  if (side === 'served' ? row.key !== peerKey(peer) || row.untracked === true : !provider.endsWith(suffix))
+    return undefined;
+  const project = side === 'served' ? without(suffix, row.project) : row.project;
   return {
     at: new Date(row.at).toISOString(),
     request: row.request,
     attempt: row.attempt,
-    session: row.session,
-    provider,
+    session,
+    provider: without(suffix, provider),
     model: row.model,
     project: PEER_PROJECT_PATTERN.test(project) ? project : null,
-    prompt: count(row.prompt),
-    completion: count(row.completion),
-    cached: count(row.cached),
-    reasoning: count(row.reasoning),
-    gpu_ms: row.gpuMs === undefined ? null : Math.min(GPU_MS_MAX, Math.max(0, Math.round(row.gpuMs))),
+    ...countsOf(row),
     estimated: row.estimated,
   };
 }
 
-/** True for a request of this institution that a node of the peer institution served. */
-function isUsedAt(row: UsageRow, suffix: string): boolean {
-  return row.session !== NO_SESSION && !isReportedByAgent(row) && row.provider.endsWith(suffix);
+function countsOf({ prompt, completion, cached, reasoning, gpuMs }: UsageRow) {
+  const count = (tokens: number) => Math.min(TOKENS_MAX, Math.max(0, Math.round(tokens)));
+  return {
+    prompt: count(prompt),
+    completion: count(completion),
+    cached: count(cached),
+    reasoning: count(reasoning),
+    gpu_ms: gpuMs === undefined ? null : Math.min(GPU_MS_MAX, Math.max(0, Math.round(gpuMs))),
+  };
+}
+
+function isUntracked(row: UsageRow, side: Side, peer: string): boolean {
+  return side === 'served' && row.untracked === true && row.key === peerKey(peer);
+}
+
+/**
+ * Returns the node that served a request of this institution's users, and its provider. An agent's ingress reports both;
+ * the row itself has the agent's own. Empty if no node served it.
+ */
+function usedAt(row: UsageRow): { session: string; provider: string } {
+  const none = { session: NO_SESSION, provider: '' };
+  if (!isReportedByAgent(row)) return row.session === NO_SESSION ? none : row;
+  // A reporter of another institution could claim that we used its nodes.
+  return row.provider.includes('@') || row.served === undefined ? none : row.served;
 }
 
 function without(suffix: string, text: string): string {

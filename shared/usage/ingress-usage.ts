@@ -32,6 +32,8 @@ const peerSchema = z.object({
   serving: z.string().regex(/^[A-Za-z0-9_-]{16}$/),
   /** GPU time in milliseconds of one GPU. */
   gpu_ms: count.max(GPU_MS_MAX),
+  /** Present if the request must leave no record: this one has counts only, and the hour in place of the time. */
+  untracked: z.literal(true).optional(),
 });
 
 /** Usage of one attempt. Its name (request, attempt) is random, and storing the record twice has no effect. */
@@ -39,7 +41,7 @@ export const ingressUsageSchema = z.object({
   request_id: z.string().min(1).max(128),
   attempt: count,
   model: z.string().max(1024),
-  /** The serving node and its provider. The gateway can verify neither, so it stores neither in a row. */
+  /** The serving node and its provider. The gateway can verify neither, so they are never the row's own. */
   session: sessionSchema,
   provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
   prompt_tokens: tokens,

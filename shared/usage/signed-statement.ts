@@ -42,6 +42,11 @@ const headSchema = z.strictObject({
   cached: sum,
   reasoning: sum,
   gpu_ms: sum,
+  /**
+   * Requests whose client asked that they leave no record: their sums, which nobody can check line by line. Only the
+   * institution of the nodes counts them.
+   */
+  untracked: z.strictObject({ requests: sum, prompt: sum, completion: sum, gpu_ms: sum }),
 });
 export type StatementHead = z.infer<typeof headSchema>;
 
@@ -110,8 +115,17 @@ class Tally {
 export class StatementWriter {
   readonly #tally: Tally;
 
+  readonly #untracked = { requests: 0, prompt: 0, completion: 0, gpu_ms: 0 };
+
   constructor(crypto: Pick<Crypto, 'sha256'>) {
     this.#tally = new Tally(crypto);
+  }
+
+  /** Counts a request that must leave no record. */
+  untracked(counts: Pick<StatementRecord, 'prompt' | 'completion' | 'gpu_ms'>): void {
+    this.#untracked.requests++;
+    for (const name of ['prompt', 'completion', 'gpu_ms'] as const)
+      this.#untracked[name] = Math.min(Number.MAX_SAFE_INTEGER, this.#untracked[name] + (counts[name] ?? 0));
   }
 
   /** Returns the line of a record. @throws StatementError too_long */
@@ -123,7 +137,7 @@ export class StatementWriter {
 
   /** Returns the statement that a gateway's key must sign; see `signHead`. */
   head(facts: StatementFacts): StatementHead {
-    return headSchema.parse({ version: 1, ...facts, ...this.#tally.result });
+    return headSchema.parse({ version: 1, ...facts, ...this.#tally.result, untracked: { ...this.#untracked } });
   }
 }
 
@@ -141,7 +155,8 @@ export function signHead(
 }
 
 function messageOf(statement: StatementHead): Uint8Array {
-  return encoder.encode(`otela-usage-statement-1\n${JSON.stringify(statement, Object.keys(headSchema.shape))}`);
+  const members = [...Object.keys(headSchema.shape), ...Object.keys(headSchema.shape.untracked.shape)];
+  return encoder.encode(`otela-usage-statement-1\n${JSON.stringify(statement, members)}`);
 }
 
 /** Checks the signature of a head. @throws StatementError */

@@ -78,11 +78,34 @@ test('a peer that is named later is recorded from then on', () => {
   expect(records.map(({ peer }) => peer?.name)).toEqual(['psi']);
 });
 
-test('a request that must leave no record leaves none, and neither does a tokenization', () => {
+test('a request that must leave no record leaves counts without its id, model, project and time', () => {
+  const { made, records, clock } = accounts();
+  const attempt = made.of(() => 'psi').begin(open(receipt('-'), 'secret-id'));
+  clock.now = 500;
+  attempt.report(USAGE, TIMINGS);
+  const [record, ...more] = records;
+  expect([record?.at, more]).toEqual([Date.parse('2026-11-20T16:00:00Z'), []]);
+  expect(record).toMatchObject({
+    prompt_tokens: 7,
+    completion_tokens: 5,
+    model: '',
+    peer: { name: 'psi', gpu_ms: 2_000, untracked: true },
+  });
+  expect(record?.course).toBeUndefined();
+  expect(JSON.stringify(record)).not.toMatch(/secret-id|org\/m|proj/);
+  expect(ingressUsageSchema.parse(record)).toEqual(record);
+});
+
+test('a tokenization leaves no record, and neither does an untracked request of the own institution', () => {
   const { made, records } = accounts();
-  const account = made.of(() => 'psi');
-  account.begin(open(receipt('-'))).report(USAGE, TIMINGS);
-  account.begin(open('')).report(USAGE, TIMINGS);
+  made
+    .of(() => 'psi')
+    .begin(open(''))
+    .report(USAGE, TIMINGS);
+  made
+    .of(() => undefined)
+    .begin(open(receipt('-')))
+    .report(USAGE, TIMINGS);
   expect(records).toEqual([]);
 });
 

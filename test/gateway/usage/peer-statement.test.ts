@@ -12,6 +12,8 @@ import { usageRow } from '../support/usage-row.ts';
 const NOW = Date.parse('2026-05-09T00:00:00Z');
 const issuer = new GatewayIssuer(createIssuer(NOW / 1_000).gateway);
 
+const untracked: unknown[] = [];
+
 async function read(side: 'served' | 'used', peer: string): Promise<StatementRecord[]> {
   const { from, to } = monthBounds('2026-04');
   const facts = {
@@ -30,7 +32,9 @@ async function read(side: 'served' | 'used', peer: string): Promise<StatementRec
     .trimEnd()
     .split('\n')
     .flatMap((line) => reader.line(line) ?? []);
-  expect(reader.end().statement).toMatchObject({ size: records.length, final: true });
+  const { statement } = reader.end();
+  expect(statement).toMatchObject({ size: records.length, final: true });
+  untracked.push(statement.untracked);
   return records;
 }
 
@@ -41,6 +45,15 @@ test('both sides of a month are stated, over all its hours and pages', async () 
     usageRow(-n, { at: at(time), key: 'peer:psi', project: 'proj_1@psi', provider: 'lab', gpuMs: 250, ...more });
   const used = (n: number, time: string, more: Partial<UsageRow> = {}) =>
     usageRow(n, { at: at(time), provider: 'gpus@psi', project: 'proj_9', ...more });
+  const viaIngress = (n: number, more: Partial<UsageRow>) =>
+    usageRow(-n, {
+      at: at('04-20T00:00'),
+      key: 'ingress:lab',
+      provider: 'lab',
+      project: '',
+      served: { session: 'c'.repeat(26), provider: 'gpus@psi' },
+      ...more,
+    });
   const many = Array.from({ length: 600 }, (_, n) => served(1_000 + n, '04-10T09:00'));
   const rows = [
     served(1, '04-01T00:00'),
@@ -52,6 +65,12 @@ test('both sides of a month are stated, over all its hours and pages', async () 
     used(7, '04-02T00:00', { provider: 'gpus@other' }),
     used(8, '04-02T00:00', { provider: 'gpus@psi', session: '', error: 'no_capacity' }),
     used(9, '04-02T00:00', { key: 'ingress:gpus@psi' }),
+    served(10, '04-03T00:00', { project: '', model: '', request: 'n'.repeat(16), untracked: true }),
+    served(11, '04-03T00:00', { key: 'peer:psi2', untracked: true }),
+    viaIngress(12, {}),
+    // An agent of another institution, and a node of our own.
+    viaIngress(13, { provider: 'gpus@psi', key: 'ingress:gpus@psi' }),
+    viaIngress(14, { served: { session: 'c'.repeat(26), provider: 'lab' } }),
     ...many,
   ];
   for (const [shard, some] of Map.groupBy(rows, (row) => usageShardOf(row.at)))
@@ -62,8 +81,11 @@ test('both sides of a month are stated, over all its hours and pages', async () 
   expect(ours.at(-1)).toMatchObject({ request: 'r-2', project: null });
   expect(await read('used', 'psi')).toMatchObject([
     { request: 'r6', provider: 'gpus', project: 'proj_9', gpu_ms: null },
+    { request: 'r-12', provider: 'gpus', project: null, session: 'c'.repeat(26) },
   ]);
   expect(await read('served', 'nobody')).toEqual([]);
+  const none = { requests: 0, prompt: 0, completion: 0, gpu_ms: 0 };
+  expect(untracked).toEqual([{ requests: 1, prompt: 10, completion: 5, gpu_ms: 250 }, none, none]);
 });
 
 test('every row gives a record that readers accept', () => {
