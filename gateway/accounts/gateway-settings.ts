@@ -56,7 +56,7 @@ export interface GatewaySettings {
   files: FileLimits;
   /** Limits of peer institutions at this institution's nodes, by name. */
   peerLimits: PeerLimits;
-  /** Whose requests are in the workload trace. */
+  /** Which requests are in the workload trace. */
   trace: TraceSettings;
   /** Retries of failed attempts; a model may have its own number. */
   retries: RetrySettings;

@@ -46,7 +46,7 @@ export const settingsPatchSchema = z.strictObject({
   sites: sitesSchema.nullable().optional(),
   /** Limits of peer institutions at this institution's nodes, by name; null: none. */
   peer_limits: peerLimitsSchema.nullable().optional(),
-  /** Whose requests are in the workload trace; null: those of projects that enabled it. */
+  /** Which requests are in the workload trace; null: those of projects that enabled it. */
   trace: traceSchema.nullable().optional(),
   /** Webhooks that get events; null: none. */
   notifications: notificationsSchema.nullable().optional(),

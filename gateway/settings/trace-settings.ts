@@ -1,4 +1,4 @@
-/** Whose requests are in the workload trace; a setting of the gateway. */
+/** Which requests are in the workload trace; a setting of the gateway. */
 import * as z from 'zod';
 
 /** Name of the setting. */

@@ -43,8 +43,8 @@ const headSchema = z.strictObject({
   reasoning: sum,
   gpu_ms: sum,
   /**
-   * Requests whose client asked that they leave no record: their sums, which nobody can check line by line. Only the
-   * institution of the nodes counts them.
+   * Sums of requests that must leave no record, as their clients asked. No line proves them. Only the institution of
+   * the nodes counts them.
    */
   untracked: z.strictObject({ requests: sum, prompt: sum, completion: sum, gpu_ms: sum }),
 });

@@ -21,7 +21,7 @@ import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 const CLIENTS = 4;
 /** Answers between two crashes. */
 const CALM_ANSWERS = 25;
-/** Each so many requests leaves no record. */
+/** One request in ten leaves no record. */
 const UNTRACKED_EVERY = 10;
 const DAY_MS = 240_000;
 

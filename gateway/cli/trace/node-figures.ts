@@ -8,11 +8,11 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 /** Maximum minutes with samples: a year. */
 const MOMENTS_MAX = 530_000;
-/** Maximum nodes whose last sample is remembered. */
+/** Maximum last samples of nodes that are remembered. */
 const NODES_MAX = 100_000;
 /** Maximum pairs of models and GPU class. */
 const GROUPS_MAX = 10_000;
-/** Name of GPUs whose class the sample lacks. */
+/** Name of GPUs if the sample lacks their class. */
 const UNKNOWN_GPU = 'GPU';
 
 interface Moment {
@@ -41,7 +41,7 @@ export class NodeFigures {
   readonly #groups = new Map<string, Group>();
   readonly #last = new Map<string, { at: number; sample: NodeSample }>();
   readonly #counted = new Set<string>();
-  /** The minute of the last sample, whose sessions and clusters are in `#counted`. */
+  /** The minute of the last sample. `#counted` has its sessions and clusters. */
   #minute: number | undefined;
   /** True if there were too many samples to remember all. */
   truncated = false;

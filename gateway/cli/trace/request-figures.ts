@@ -17,7 +17,7 @@ export const CLASSES = ['reasoning', 'other'] as const;
 export type ModelClass = (typeof CLASSES)[number];
 /** Maximum minutes of all models together: enough for ten busy models in half a year. */
 const MINUTES_MAX = 3_000_000;
-/** Maximum models that are told apart; further ones share a name. */
+/** Maximum models with figures; further ones share a name. */
 const MODELS_MAX = 10_000;
 const OTHER_MODELS = '(further models)';
 /** How many models the papers' figures show. */
@@ -46,7 +46,7 @@ class ModelFigures {
 type Ranked = readonly [string, ModelFigures];
 
 export class RequestFigures {
-  /** Models whose class is `reasoning` in the operator's settings. */
+  /** Models with the class `reasoning` in the operator's settings. */
   readonly #classed: ReadonlySet<string>;
   readonly #budget: MinuteBudget = { left: MINUTES_MAX };
   readonly #models = new Map<string, ModelFigures>();

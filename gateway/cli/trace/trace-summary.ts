@@ -1,8 +1,8 @@
-/** Counts what the paper's summary of its trace tells: the span, models, users, requests and tokens. */
+/** Counts the numbers of the paper's summary of its trace: the span, models, users, requests and tokens. */
 import type { TraceLine } from './trace-stats.ts';
 
 const DAY_MS = 86_400_000;
-/** Maximum users and models that are told apart. */
+/** Maximum users and models that are counted. */
 const NAMES_MAX = 1_000_000;
 
 export class TraceSummary {

@@ -1,4 +1,4 @@
-/** Whose requests are in the workload trace. */
+/** Which requests are in the workload trace. */
 import { expect, test } from 'vitest';
 import { traceSchema, traceSettingsOf, tracingOf } from '../../../gateway/settings/trace-settings.ts';
 

@@ -68,7 +68,7 @@ test('both sides of a month are stated, over all its hours and pages', async () 
     served(10, '04-03T00:00', { project: '', model: '', request: 'n'.repeat(16), untracked: true }),
     served(11, '04-03T00:00', { key: 'peer:psi2', untracked: true }),
     viaIngress(12, {}),
-    // An agent of another institution, and a node of our own.
+    // An agent of another institution, and a node of this one.
     viaIngress(13, { provider: 'gpus@psi', key: 'ingress:gpus@psi' }),
     viaIngress(14, { served: { session: 'c'.repeat(26), provider: 'lab' } }),
     ...many,

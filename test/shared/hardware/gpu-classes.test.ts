@@ -73,7 +73,7 @@ describe('gpuClass', () => {
     expect(new Set(table.gpus.map(({ id }) => id)).size).toBe(table.gpus.length);
     for (const gpu of table.gpus) {
       const { memoryGib = [] } = GPU_CLASSES.find(({ name }) => name === gpu.class) ?? {};
-      // Drivers report up to 7 % less than what is sold.
+      // Drivers report up to 7 % less than the size that is sold.
       const near = memoryGib.some(
         (size) => gpu.memory_gb / (size * 1.0737) > 0.92 && gpu.memory_gb / (size * 1.0737) < 1.01,
       );
