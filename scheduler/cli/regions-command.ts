@@ -22,11 +22,11 @@ import { regionsText } from './regions-text.ts';
 
 export const REGIONS_FLAGS = {
   gpus: CATALOGUE_FLAGS.gpus,
-  gateway: { value: 'URL', help: 'URL of the gateway; with followers: of the primary' },
+  gateway: { value: 'URL', help: 'URL of the gateway; with several processes: of one of them' },
   origin: {
     value: 'URL',
     repeat: true,
-    help: 'URL of another gateway of the institution, with its own shares if it has a GATEWAY_REGION; repeat',
+    help: 'URL of another process of the gateway, with its own shares if it has a GATEWAY_REGION; repeat',
   },
   'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's API key" },
   every: { value: 'S', otherwise: '45', help: 'seconds per slot' },
@@ -115,7 +115,7 @@ export async function regionsCommand(argv: readonly string[], io: Io, outside: R
     warm: textFlag(flags, 'warm'),
     prices: textFlag(flags, 'prices'),
     now: outside.now ?? Date.now,
-    primary: new GatewayObserver({ gateway, ...observed }),
+    first: new GatewayObserver({ gateway, ...observed }),
     others: others.map((one) => new GatewayObserver({ gateway: one, ...observed })),
     policies: contestFrom(flags, slotS, io),
     evidence: textFlag(flags, 'evidence'),
@@ -193,7 +193,7 @@ interface LoopOptions {
   warm: string | undefined;
   prices: string | undefined;
   now: () => number;
-  primary: GatewayObserver;
+  first: GatewayObserver;
   others: readonly GatewayObserver[];
   policies: ChampionChallenger;
   /** The file with the evidence of challengers. */
@@ -217,10 +217,10 @@ class Loop {
    * configuration error ends the command.
    */
   async look(): Promise<boolean> {
-    const { primary, policies, now, io } = this.#options;
+    const { first, policies, now, io } = this.#options;
     try {
       await this.#sendPrices();
-      const { facts, view } = await primary.look(now());
+      const { facts, view } = await first.look(now());
       const { views, notes } = await this.#lookAtOthers();
       if (view === undefined) {
         this.#print('measuring: the first plan comes after the next slot');

@@ -35,7 +35,7 @@ export const PLAN_HOLDS_MAX_MS = 30 * 60_000;
 export const PLAN_MODELS_MAX = 500;
 export const PLAN_REGIONS_MAX = 64;
 /**
- * Maximum number of regions with their own shares of a model: a primary and 8 followers, and regions with ingresses.
+ * Maximum number of regions with their own shares of a model: regions of gateway processes, and regions with ingresses.
  */
 export const PLAN_ORIGINS_MAX = 16;
 

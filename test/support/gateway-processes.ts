@@ -54,10 +54,9 @@ export class GatewayProcesses {
     return owner;
   }
 
-  /** Flags of `serve` for one more process. */
-  async flags(key = join(this.#directory, 'cluster.key')): Promise<string[]> {
-    const address = `127.0.0.1:${await freePort()}`;
-    const files = join(this.#directory, 'files');
+  /** Flags of `serve` for one more process. @param address the others reach it here */
+  flags(address: string): string[] {
+    const [files, key] = [join(this.#directory, 'files'), join(this.#directory, 'cluster.key')];
     return ['--database', this.url, '--files', files, '--cluster-key', key, '--cluster-address', address];
   }
 
@@ -65,10 +64,10 @@ export class GatewayProcesses {
   async add(isNamed = true): Promise<Gateway> {
     const port = await freePort();
     const url = isNamed ? ['--url', `http://127.0.0.1:${port}`] : [];
-    const flags = await this.flags();
-    const gateway = await Gateway.start({ port, args: [...flags, ...url] });
+    const address = `127.0.0.1:${await freePort()}`;
+    const gateway = await Gateway.start({ port, args: [...this.flags(address), ...url] });
     this.gateways.push(gateway);
-    this.#addresses.set(flags.at(-1) ?? '', gateway);
+    this.#addresses.set(address, gateway);
     return gateway;
   }
 }

@@ -105,8 +105,8 @@ export class LivePlanner {
   }
 
   /**
-   * Plans one row of shares for each region with a gateway. `views`: one for each gateway, the primary's first.
-   * `facts`: of the primary. Leaves out models without a node, and models without a measured response.
+   * Plans one row of shares for each region with a gateway. `views`: one for each gateway, that of --gateway first.
+   * `facts`: of the gateway of --gateway. Leaves out models without a node, and models without a measured response.
    */
   plan(views: readonly OriginView[], facts: readonly RegionFacts[]): LivePlan {
     const { usdKwh, notes } = plannablePrices(facts);
