@@ -5,13 +5,14 @@
  * hour.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { which } from '../support/abilities.ts';
+import { NO_POSTGRES, which } from '../support/abilities.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import type { Answered } from '../support/two-addresses.ts';
 import { type Day, openDay } from './game-day/day.ts';
 import { EVENTS, type GameEvent, refusals } from './game-day/events.ts';
 
-const missing = ['prometheus', 'curl', 'openssl'].find((program) => which(program) === undefined);
+const absent = ['prometheus', 'curl', 'openssl'].find((program) => which(program) === undefined);
+const missing = absent === undefined ? NO_POSTGRES : `not installed: ${absent}`;
 /** From an event until it is visible. */
 const TOLD_MS = 60_000;
 const EVENT_MS = 600_000;
@@ -27,7 +28,7 @@ beforeAll(async () => {
   if (missing === undefined) day = await openDay();
 });
 beforeEach(({ skip }) => {
-  if (missing !== undefined) skip(`not installed: ${missing}`);
+  if (missing !== undefined) skip(missing);
 });
 afterAll(endAll);
 
@@ -52,7 +53,7 @@ async function story({ story }: GameEvent, from: number, to: number): Promise<st
   return eventually('a story that tells of it', TOLD_MS, async () => {
     const told: string[] = [];
     for (const { id, url } of touched) {
-      const gateway = [day.first, day.follower].find((one) => one.url === url) ?? day.first;
+      const gateway = [day.first, day.second].find((one) => one.url === url) ?? day.first;
       const text = await day.ask(gateway, 'why', id);
       if (story.test(text)) return text;
       told.push(text);
@@ -68,7 +69,9 @@ async function find(event: GameEvent): Promise<void> {
   await Promise.all([
     where === 'audit'
       ? eventually(`${line} in the audit`, TOLD_MS, async () => line.test(await day.operate('audit')) || undefined)
-      : day[where].process.line(line, TOLD_MS),
+      : Promise.any(
+          (where === 'either' ? [day.first, day.second] : [day[where]]).map((one) => one.process.line(line, TOLD_MS)),
+        ),
     eventually(event.metric, TOLD_MS, async () => (await prometheus.query(event.metric)).length > 0 || undefined),
     event.alertEnds === true ? prometheus.quiet(event.alert, TOLD_MS) : prometheus.fires(event.alert, TOLD_MS),
   ]);

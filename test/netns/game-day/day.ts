@@ -1,9 +1,9 @@
 /**
- * A day at a small lab: two gateways behind TLS on separate hosts, two clusters behind NAT with six agents each,
- * Prometheus with the alerts of deploy/ (with shorter waits), and clients that call both gateways all day.
+ * A day at a small lab: two gateways with one database, behind TLS on separate hosts, two clusters behind NAT with six
+ * agents each, Prometheus with the alerts of deploy/ (with shorter waits), and clients that call both gateways all day.
  */
 import { execFile } from 'node:child_process';
-import { copyFile, cp, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -15,15 +15,16 @@ import { certificateThatEnds } from '../../support/certificate-that-ends.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
 import { type FileSystem, mountFileSystem } from '../../support/file-system.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { atEnd, eventually, freePort, Managed, temporaryDirectory } from '../../support/processes.ts';
+import { GatewayProcesses } from '../../support/gateway-processes.ts';
+import { atEnd, freePort, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { Prometheus, shortenedRules } from '../../support/prometheus.ts';
 import { MODEL } from '../../support/test-cluster.ts';
 import { type Answered, type TwoAddresses, twoAddresses } from '../../support/two-addresses.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 import { GATEWAY_ADDRESS, Network, on } from '../network.ts';
 
-/** This machine, which is on the gateways' network: the host of the follower and of Prometheus. */
-const FOLLOWER_ADDRESS = '198.51.100.254';
+/** This machine, which is on the gateways' network: the host of the second gateway and of Prometheus. */
+const SECOND_ADDRESS = '198.51.100.254';
 const METRICS_TOKEN = 'only-for-prometheus';
 export const HOSTILE = 'mallory';
 export const AGENTS = 12;
@@ -37,9 +38,9 @@ const START_MS = 120_000;
 export interface Day {
   network: Network;
   first: Gateway;
-  follower: Gateway;
-  /** The follower's environment; a change takes effect at its next start. */
-  followerEnv: Record<string, string>;
+  second: Gateway;
+  /** The second gateway's environment; a change takes effect at its next start. */
+  secondEnv: Record<string, string>;
   /** Makes the operator's programs trust the gateways. */
   env: Record<string, string>;
   /** Path of `otela-gateway`. */
@@ -48,13 +49,13 @@ export interface Day {
   /** Newest responses to other programs. */
   others: Answered[];
   prometheus: Prometheus;
-  /** The primary's disk, or the reason that there is none. */
+  /** The first gateway's disk, or the reason that there is none. */
   disk: FileSystem | string;
   /** Path of the institution's root key. */
   rootKey: string;
   /** The engine of the provider that turns hostile. */
   hostile: Engine;
-  /** `otela-gateway …` at the primary, as its operator types it. */
+  /** `otela-gateway …` at the first gateway, as its operator types it. */
   operate(...args: string[]): Promise<string>;
   /** The same at a given gateway. */
   ask(gateway: Gateway, ...args: string[]): Promise<string>;
@@ -85,43 +86,33 @@ export async function openDay(): Promise<Day> {
     NODE_EXTRA_CA_CERTS: tls.authorities,
     NODE_OPTIONS: `--import=${pathToFileURL(join(ROOT, 'test/support/clock-offset.ts')).href}`,
   };
-  const followerEnv = { ...env };
+  const secondEnv = { ...env };
   const disk = mountFileSystem({ sizeMiB: DISK_MIB });
   const data = typeof disk === 'string' ? at('gw1') : join(disk.path, 'gw1');
   const rootKey = await certificateThatEnds(data);
-  const common = { host: '0.0.0.0', main: gatewayFile, env };
-  const ends = ['--tls-cert', tls.cert, '--tls-key', tls.key];
-
-  const port = await freePort();
-  const url = (address: string) => `https://${address}:${port}`;
-  const first = await Gateway.start({
-    ...common,
-    ...{ data, port, prefix: on('gateway'), publicHost: GATEWAY_ADDRESS },
-    args: ['--url', url(GATEWAY_ADDRESS), ...ends],
+  const processes = await GatewayProcesses.start(0);
+  const [port, links] = [await freePort(), await freePort()];
+  const common = (address: string) => ({
+    ...{ host: '0.0.0.0', main: gatewayFile, port, publicHost: address },
+    args: [
+      ...processes.flags(`${address}:${links}`),
+      ...['--url', `https://${address}:${port}`, '--tls-cert', tls.cert, '--tls-key', tls.key],
+    ],
   });
+  const first = await Gateway.start({ ...common(GATEWAY_ADDRESS), data, prefix: on('gateway'), env });
+  const second = await Gateway.start({ ...common(SECOND_ADDRESS), env: secondEnv });
   const ask = async (gateway: Gateway, ...args: string[]) => {
     const flags = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
     const { stdout } = await run(NODE, [gatewayFile, ...args, ...flags], { env: { ...process.env, ...env } });
     return stdout;
   };
-  // In a copy: with the root key next to it, the first gateway's own certificate would be renewed too.
-  await cp(join(data, 'issuer'), at('copy/issuer'), { recursive: true });
-  await copyFile(rootKey, at('copy/issuer/root.key'));
-  const { stdout: identity } = await run(NODE, [gatewayFile, 'issuer', 'delegate', '--data', at('copy')]);
-  await writeFile(at('gw2.json'), identity, { mode: 0o600 });
-  const follower = await Gateway.start({
-    ...common,
-    ...{ port, publicHost: FOLLOWER_ADDRESS },
-    env: followerEnv,
-    args: ['--url', url(FOLLOWER_ADDRESS), '--follow', first.url, '--identity', at('gw2.json'), ...ends],
-  });
 
   for (const host of HOSTS)
     new Managed(
       [...on(host), NODE, programs.engine, '--port', String(ENGINE_PORT), '--model', MODEL, '--tokens', '2'],
       { label: `engine of ${host}` },
     );
-  const hostile = await startEngine({ models: [MODEL], host: FOLLOWER_ADDRESS });
+  const hostile = await startEngine({ models: [MODEL], host: SECOND_ADDRESS });
   atEnd(() => hostile.close());
   const token = async (provider: string, cluster: string) => first.createJoinToken(provider, cluster);
   const tokens = { c1: await token('lab', 'c1'), c2: await token('lab', 'c2'), m: await token(HOSTILE, 'c2') };
@@ -129,7 +120,7 @@ export async function openDay(): Promise<Day> {
     const host = HOSTS[n % HOSTS.length] ?? 'c1h1';
     const last = n === AGENTS - 1;
     await startAgent({
-      gateways: [first.url, follower.url],
+      gateways: [first.url, second.url],
       token: last ? tokens.m : host.startsWith('c1') ? tokens.c1 : tokens.c2,
       engineUrl: last ? hostile.url : `http://127.0.0.1:${ENGINE_PORT}`,
       main: agentFile,
@@ -137,13 +128,13 @@ export async function openDay(): Promise<Day> {
       env: { NODE_EXTRA_CA_CERTS: tls.authorities },
     });
   }
-  for (const gateway of [first, follower]) await gateway.serving(AGENTS, START_MS);
+  for (const gateway of [first, second]) await gateway.serving(AGENTS, START_MS);
 
   const prometheus = await Prometheus.start({
     gateway: {
       url: `${first.url}/metrics`,
       token: METRICS_TOKEN,
-      also: [`${FOLLOWER_ADDRESS}:${port}`],
+      also: [`${SECOND_ADDRESS}:${port}`],
       ca: tls.authorities,
     },
     agents: { hosts: [], token: METRICS_TOKEN },
@@ -151,13 +142,9 @@ export async function openDay(): Promise<Day> {
     intervalS: 1,
   });
   const key = await first.createKey('people');
-  await eventually('the follower knows the key', START_MS, async () => {
-    const { ok } = await fetch(`${follower.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
-    return ok || undefined;
-  });
-  const client = twoAddresses({ addresses: [first, follower], key, perSecond: PER_SECOND });
+  const client = twoAddresses({ addresses: [first, second], key, perSecond: PER_SECOND });
   return {
-    ...{ network, first, follower, followerEnv, env, program: gatewayFile, client, prometheus, disk, rootKey, hostile },
+    ...{ network, first, second, secondEnv, env, program: gatewayFile, client, prometheus, disk, rootKey, hostile },
     ...{ install, ask, others: [] },
     operate: (...args) => ask(first, ...args),
     control: async (host, behaviour) => {
@@ -174,7 +161,7 @@ export async function openDay(): Promise<Day> {
  * `authorities` trusts both.
  */
 async function certificates(directory: string) {
-  const names = [`IP:${GATEWAY_ADDRESS}`, `IP:${FOLLOWER_ADDRESS}`];
+  const names = [`IP:${GATEWAY_ADDRESS}`, `IP:${SECOND_ADDRESS}`];
   const [old, next] = [
     selfSigned(await temporaryDirectory(), 'old', names),
     selfSigned(await temporaryDirectory(), 'next', names, 90),

@@ -16,8 +16,8 @@ export interface GameEvent {
   skipped?(day: Day): string | undefined;
   /** The fault, or the operator's action. Resolves when it is in place. */
   happens(day: Day): Promise<void>;
-  /** A line of this gateway's log, or of the audit log. */
-  log: readonly ['first' | 'follower' | 'audit', RegExp];
+  /** A line of this gateway's log, of either gateway's log, or of the audit log. */
+  log: readonly ['first' | 'second' | 'either' | 'audit', RegExp];
   /** PromQL that has a sample then, and had none before. */
   metric: string;
   alert: string;
@@ -37,8 +37,8 @@ const PAUSE_MS = 100;
 const ANSWERS_KEPT = 500;
 const keySchema = z.object({ id: z.string(), key: z.string() });
 
-async function allServe({ first, follower }: Day, nodes = AGENTS): Promise<void> {
-  for (const gateway of [first, follower]) await gateway.serving(nodes, BACK_MS);
+async function allServe({ first, second }: Day, nodes = AGENTS): Promise<void> {
+  for (const gateway of [first, second]) await gateway.serving(nodes, BACK_MS);
 }
 
 const issuer = ({ program, first }: Day, ...args: string[]) =>
@@ -52,7 +52,7 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'a gateway is killed',
     happens: ({ first }) => first.kill9(),
-    log: ['follower', /the primary \S+ does not answer/],
+    log: ['second', /process \d+ at \S+ has ended/],
     metric: 'up{job="otela-gateway"} == 0',
     alert: 'OtelaGatewayDown',
     story: /ended after \d+ ms: status 200/,
@@ -81,14 +81,14 @@ export const EVENTS: readonly GameEvent[] = [
     what: 'an upgrade of gateways and agents',
     happens: async (day) => {
       await day.install('0.8.0');
-      for (const gateway of [day.follower, day.first]) {
+      for (const gateway of [day.second, day.first]) {
         await gateway.stop();
         await gateway.restart();
         await allServe(day);
       }
       void day.operate('rollout', 'start', '--to', '0.8.0', '--cohort', '50%', '--within', '2m').catch(() => undefined);
     },
-    log: ['first', /"event":"node_left".*"cause":"drained"/],
+    log: ['either', /"event":"node_left".*"cause":"drained"/],
     metric: 'otela_registry_agent_versions{agent_version="0.8.0"} > 0',
     alert: 'OtelaAgentVersionsMixed',
     story: /node \S+: left \(drained\)/,
@@ -144,7 +144,7 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'a cluster is cut off',
     happens: async ({ network }) => network.link('cut', 'c2nat'),
-    log: ['first', /"event":"cluster_frozen".*"cluster":"c2"/],
+    log: ['either', /"event":"cluster_frozen".*"cluster":"c2"/],
     metric: 'otela_frozen_clusters > 0',
     alert: 'OtelaClusterFrozen',
     story: /node \S+: suspected/,
@@ -156,19 +156,18 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'a clock is wrong',
     happens: async (day) => {
-      day.followerEnv.CLOCK_OFFSET_MS = '600000';
-      await day.follower.stop();
-      await day.follower.restart();
+      day.secondEnv.CLOCK_OFFSET_MS = '600000';
+      await day.second.stop();
+      await day.second.restart();
     },
-    log: ['first', /the clock of gateway \S+ is (599|60[01]) s ahead of this one's/],
+    log: ['second', /the clock of this machine is (599|60[01]) s ahead of that of PostgreSQL/],
     metric: 'abs(otela_clock_timestamp_seconds - timestamp(otela_clock_timestamp_seconds)) > 500',
     alert: 'OtelaClockWrong',
     story: /ended after \d+ ms: status 200/,
     mend: async (day) => {
-      delete day.followerEnv.CLOCK_OFFSET_MS;
-      await day.follower.stop();
-      await day.follower.restart();
-      await day.first.process.line(/the clock of gateway \S+ is again equal to this one's/, BACK_MS);
+      delete day.secondEnv.CLOCK_OFFSET_MS;
+      await day.second.stop();
+      await day.second.restart();
       await allServe(day);
     },
   },
@@ -180,18 +179,20 @@ export const EVENTS: readonly GameEvent[] = [
       const root = join(day.first.data, 'issuer/root.key');
       await copyFile(day.rootKey, root);
       await issuer(day, 'rotate');
-      await rm(root);
       await day.first.stop();
       await day.first.restart();
+      await rm(root);
+      await day.second.stop();
+      await day.second.restart();
       // Last, because only the newest 64 KiB of a gateway's log are kept, and a restart on a busy machine may write
       // more.
       await day.renewTls();
-      for (const gateway of [day.first, day.follower]) {
+      for (const gateway of [day.first, day.second]) {
         gateway.process.signal('SIGHUP');
         await gateway.process.line(/TLS files read again/, BACK_MS);
       }
     },
-    log: ['follower', /TLS files read again/],
+    log: ['second', /TLS files read again/],
     metric: 'otela_tls_certificate_end_timestamp_seconds - time() > 80 * 86400',
     alert: 'OtelaTlsCertificateEnding',
     alertEnds: true,
@@ -201,7 +202,7 @@ export const EVENTS: readonly GameEvent[] = [
   {
     what: 'a provider turns hostile',
     happens: async ({ hostile }) => hostile.control({ claimsTokens: 100_000_000 }),
-    log: ['first', /usage reports of node \S+ \(provider mallory\) were corrected: \d+ over_bound/],
+    log: ['either', /usage reports of node \S+ \(provider mallory\) were corrected: \d+ over_bound/],
     metric: `otela_usage_anomalies_total{provider="${HOSTILE}"} > 0`,
     alert: 'OtelaUsageNotAsReported',
     story: /ended after \d+ ms: status 200/,
