@@ -30,18 +30,6 @@ interface Fetcher {
   fetch(url: string, init?: RequestInit): Promise<Response>;
 }
 
-/** This gateway's role in its institution, which may have several gateways: one primary and its followers. */
-interface Institution {
-  /** URL of the primary, which makes all changes. Undefined: this gateway is the primary. */
-  readonly primary: string | undefined;
-  /** URLs of the other gateways. */
-  gateways(): string[];
-  /** Returns the replication status, for operators. */
-  status(): object;
-  /** Removes a follower. @returns whether the follower was known */
-  remove(key: string): boolean;
-}
-
 /** Connections to PostgreSQL of this process. */
 export interface DatabaseState {
   pools: readonly PoolState[];
@@ -227,8 +215,6 @@ export interface Env extends IssuerEnvironment {
    * move to another instance of the object. Set by the Node host.
    */
   OBJECTS_STAY?: string;
-  /** On the Node host: this gateway's role in its institution. */
-  INSTITUTION?: Institution;
   /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;
 }

@@ -138,7 +138,7 @@ export const projects = sqliteTable(
 export const projectMembers = sqliteTable(
   'project_members',
   {
-    /** `PROJECT/USER`. One column, because replication to followers finds a row by one column. */
+    /** `PROJECT/USER`. */
     id: text('id').primaryKey(),
     projectId: text('project_id').notNull(),
     userId: text('user_id').notNull(),

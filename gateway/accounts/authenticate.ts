@@ -13,8 +13,7 @@ import { isToken, tokenAccount } from './login/oidc-bearer-token.ts';
 import type { OidcIssuer } from './login/oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
 
-type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> &
-  Partial<Pick<Env, 'REGISTRY' | 'INSTITUTION' | 'PROCESSES' | 'MAX_STALE_MS'>>;
+type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY' | 'PROCESSES' | 'MAX_STALE_MS'>>;
 
 /** Maximum cached accounts; each needs about 600 bytes. */
 const CACHED_MAX = 10_000;
@@ -22,11 +21,6 @@ const CACHED_MAX = 10_000;
  * How long a refused key is remembered. The time is short, because a client may send a new key before D1 has its row.
  */
 const REFUSED_MS = 30_000;
-/**
- * How long a follower remembers a refused key. The time is shorter than at the primary, because the follower receives a
- * new key within about a second after its creation.
- */
-const REFUSED_AT_FOLLOWER_MS = 1_000;
 const REFUSED_MAX = 10_000;
 /**
  * While the account store cannot be reached, known keys wait for it once in this time, because a wait may take seconds.
@@ -172,10 +166,9 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
   // Concurrent look-ups of one key do not share a promise: if the request that started the look-up is cancelled, its
   // promise never settles.
   const answer = await findKey(env, { hash }, now);
-  const refusedMs = env.INSTITUTION?.primary === undefined ? REFUSED_MS : REFUSED_AT_FOLLOWER_MS;
   if (typeof answer === 'string') {
     accounts.delete(cacheName(key));
-    keep(refused, REFUSED_MAX, hash, { value: answer, until: now + refusedMs });
+    keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });
     throw refusal(answer);
   }
   return remember(key, answer, now);

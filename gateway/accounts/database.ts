@@ -22,16 +22,6 @@ export function requireWritable(): void {
 }
 
 /**
- * @throws ApiError 503 with the primary's address, if this gateway is a follower and therefore may not change accounts
- */
-export function requirePrimary({ INSTITUTION }: Pick<Env, 'INSTITUTION'>): void {
-  const primary = INSTITUTION?.primary;
-  if (primary === undefined) return;
-  const message = `This gateway is a follower of ${primary}: make changes there.`;
-  throw new ApiError('server_is_overloaded', message, { headers: { location: primary, 'x-should-retry': 'false' } });
-}
-
-/**
  * Awaits a query. If D1 cannot be reached, the error is 503 and never "wrong key" or "not found", so that the client
  * may try again.
  */

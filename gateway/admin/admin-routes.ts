@@ -9,7 +9,6 @@ import { auditRoutes } from './audit-log.ts';
 import { factoryAdminRoutes } from './factories.ts';
 import { factoryTokenRoutes } from './factory-tokens.ts';
 import { timelineRoutes } from './forecast-timelines.ts';
-import { gatewayRoutes } from './gateways.ts';
 import { catalogueRoutes } from './models/catalogue.ts';
 import { modelCardRoutes } from './models/model-cards.ts';
 import { modelRoutes } from './models/model-settings.ts';
@@ -82,7 +81,6 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...telemetryRoutes,
   ...peerRoutes,
   ...peerStatementRoutes,
-  ...gatewayRoutes,
   ...settingsRoutes,
   ...auditRoutes,
   ...usageRoutes,

@@ -6,7 +6,7 @@ import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { auditLog, idempotency } from '../accounts/account-tables.ts';
-import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../accounts/database.ts';
+import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
 import { notifyRegistry } from '../platform/notify-registry.ts';
@@ -30,10 +30,8 @@ export async function applyChange(
   statements: BatchItem<'sqlite'>[],
   what: AuditedChange,
 ): Promise<void> {
-  requirePrimary(call.env);
   requireWritable();
-  // The audit log's line is last: followers receive rows in this order, and use the line's number to decide which
-  // accounts are stale.
+  // The line is in the same transaction as the change, because its number decides which accounts are stale.
   await queryOrUnavailable(database(call.env).batch(nonEmpty([...statements, auditLine(call, what)])));
   await notifyIsolates(call.env);
 }
@@ -54,7 +52,6 @@ export async function notifyIsolates(env: Env): Promise<void> {
 
 /** For an action outside D1: writes the line of the audit log before the action, so that every action has a line. */
 export async function recordIntent(call: AnyCall, what: AuditedChange): Promise<void> {
-  requirePrimary(call.env);
   requireWritable();
   await queryOrUnavailable(auditLine(call, what));
 }
@@ -108,7 +105,6 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
       db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
     );
   }
-  requirePrimary(call.env);
   requireWritable();
   await creation.check?.();
   try {

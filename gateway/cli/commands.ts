@@ -14,14 +14,12 @@ import { RESTORE_COMMAND } from '../hosts/node/backup/restore-command.ts';
 import { GATEWAY_DOCTOR_COMMAND } from '../hosts/node/doctor/doctor-command.ts';
 import { ISSUER_COMMAND } from '../hosts/node/issuer/issuer-command.ts';
 import { MIGRATE_COMMAND } from '../hosts/node/migrate/migrate-command.ts';
-import { PROMOTE_COMMAND } from '../hosts/node/replication/promote-command.ts';
 import { SERVE_COMMAND } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES_COMMAND } from './batches-command.ts';
 import { CATALOGUE_COMMAND } from './catalogue-command.ts';
 import { APPLY_COMMAND, DIFF_COMMAND, EXPORT_COMMAND } from './configuration/configuration-commands.ts';
 import { FACTORY_COMMAND } from './factory-command.ts';
 import { FILES_COMMAND } from './files-command.ts';
-import { GATEWAYS_COMMAND } from './gateways-command.ts';
 import { NODE_LOGS_COMMAND } from './logs-command.ts';
 import { MODELS_COMMAND } from './models-command.ts';
 import { NODES_COMMAND } from './nodes-command.ts';
@@ -57,7 +55,6 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   peers: PEERS_COMMAND,
   batches: BATCHES_COMMAND,
   files: FILES_COMMAND,
-  gateways: GATEWAYS_COMMAND,
   usage: USAGE_COMMAND,
   statement: STATEMENT_COMMAND,
   why: WHY_COMMAND,
@@ -68,7 +65,6 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   apply: APPLY_COMMAND,
   audit: AUDIT_COMMAND,
   issuer: ISSUER_COMMAND,
-  promote: PROMOTE_COMMAND,
 };
 
 export const GATEWAY_PROGRAM: Program = {
@@ -81,7 +77,7 @@ export const GATEWAY_PROGRAM: Program = {
   otela-gateway tokens create --provider eth --cluster alps
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
-Every command except serve, doctor, backup, restore, migrate, issuer and promote calls a gateway: --url, --key-file. --json prints one object per line.`,
+Every command except serve, doctor, backup, restore, migrate and issuer calls a gateway: --url, --key-file. --json prints one object per line.`,
   exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong usage, ${EXIT_UNAVAILABLE} the gateway does not answer.`,
   commands: COMMANDS,
 };

@@ -31,12 +31,8 @@ interface NamedGateway {
  * Returns other gateways to which this agent may connect: first those of this institution, then those of peer
  * institutions, which decide whether they accept it.
  */
-export function otherGateways(
-  { INSTITUTION, PROCESSES }: Env,
-  issuers: Iterable<ListedIssuer>,
-  session: string,
-): NamedGateway[] {
-  const own = new Set(PROCESSES?.urlsFor(session) ?? INSTITUTION?.gateways() ?? []);
+export function otherGateways({ PROCESSES }: Env, issuers: Iterable<ListedIssuer>, session: string): NamedGateway[] {
+  const own = new Set(PROCESSES?.urlsFor(session));
   const peers = new Map([...issuers].flatMap(({ url, name }) => (url === undefined ? [] : [[url, name]])));
   return [...new Set([...own, ...peers.keys()])].slice(0, GATEWAYS_MAX).map((url) => {
     const peer = own.has(url) ? undefined : peers.get(url);

@@ -4,10 +4,11 @@ import { existsSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { pythonWith } from '../support/abilities.ts';
+import { NO_POSTGRES, pythonWith } from '../support/abilities.ts';
 import { ENGINE_MAIN } from '../support/agent.ts';
 import { Gateway } from '../support/gateway.ts';
-import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
+import { PostgresServer } from '../support/postgres.ts';
+import { atEnd, endAll, freePort, temporaryDirectory } from '../support/processes.ts';
 import { MODEL, openTestCluster } from '../support/test-cluster.ts';
 import { AGENT_MAIN, GATEWAY_MAIN, NODE, ROOT } from '../support/where.ts';
 import { follow, type Place, type Read } from './reader.ts';
@@ -155,10 +156,20 @@ it('docs/quickstart-operator.md', async (context) => {
   }
 });
 
-it('docs/operations.md: a year of two gateways', async () => {
+it.skipIf(NO_POSTGRES !== undefined)('docs/operations.md: a year of two gateways', async () => {
+  const server = await PostgresServer.start(`${await temporaryDirectory()}-postgres`);
+  atEnd(async () => {
+    await server.stop('SIGQUIT');
+    await server.remove();
+  });
   const here = await place(
     { 'otela-gateway': `${NODE} ${GATEWAY_MAIN}` },
-    { D: await temporaryDirectory('otela-year'), PORT1: String(await freePort()), PORT2: String(await freePort()) },
+    {
+      D: await temporaryDirectory('otela-year'),
+      DB: await server.database('year'),
+      PORT1: String(await freePort()),
+      PORT2: String(await freePort()),
+    },
     [],
   );
   expect((await follow('docs/operations.md', here)).skipped).toEqual([]);

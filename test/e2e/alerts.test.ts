@@ -30,7 +30,7 @@ const LIAR = 'liar/model';
 const FIRES_MS = 40_000;
 /** Maximum usage records in memory. A fault of a minute would not fill the default of 50,000. */
 const HELD_RECORDS = 100;
-/** Alerts of followers and of whole fleets: test/netns/game-day.test.ts has them. */
+/** Alerts of several gateways and of whole fleets: test/netns/game-day.test.ts has them. */
 const OF_GAME_DAY = [
   'OtelaTlsCertificateEnding',
   'OtelaClockWrong',

@@ -1,28 +1,33 @@
 /**
- * The recipe of docs/gateways.md, verbatim, with Debian's keepalived: two gateways on separate hosts share one address,
- * and new connections to it fail at most for a moment when a gateway, or its machine, dies. Skipped if keepalived is
- * not installed.
+ * The recipes of docs/gateways.md, verbatim, with Debian's keepalived. Two gateways on separate hosts share one address,
+ * and new connections to it fail at most for a moment when a gateway, or its machine, dies. A gateway that is restored
+ * from a copy on the second host gets the address. Skipped if keepalived is not installed.
  */
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmod, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { fileOf } from '../docs/page.ts';
-import { cli } from '../e2e/replication/support.ts';
+import { NO_POSTGRES, which } from '../support/abilities.ts';
 import { Gateway } from '../support/gateway.ts';
+import { GatewayProcesses } from '../support/gateway-processes.ts';
 import { promise } from '../support/patience.ts';
 import { atEnd, endAll, eventually, Managed, temporaryDirectory } from '../support/processes.ts';
+import { GATEWAY_MAIN, NODE } from '../support/where.ts';
 import { on } from './network.ts';
 
 afterEach(endAll);
 
 const PORT = 8787;
+const LINKS_PORT = 8790;
+const PAGE = 'docs/gateways.md';
 /** From RFC 2544, for tests: the page's 192.0.2.0/24 may be used by this machine. */
 const NET = '198.18.7';
 const SHARED = `${NET}.10`;
 const PATH = `${process.env.PATH}:/usr/sbin:/sbin`;
-const MISSING = spawnSync('keepalived', ['--version'], { env: { PATH } }).error !== undefined;
+const MISSING =
+  which('keepalived') === undefined ? 'keepalived is not installed: apt-get install keepalived' : undefined;
 
 function ip(...args: string[]): void {
   const { status, stderr } = spawnSync('ip', args, { encoding: 'utf8', env: { PATH } });
@@ -52,8 +57,7 @@ function network(): void {
 }
 
 async function keepalived(n: 1 | 2): Promise<void> {
-  const page = 'docs/gateways.md';
-  const [loop, configuration] = [fileOf(page, 'otela-ready'), fileOf(page, 'keepalived.conf')];
+  const [loop, configuration] = [fileOf(PAGE, 'otela-ready'), fileOf(PAGE, 'keepalived.conf')];
   const directory = await temporaryDirectory('otela-keepalived');
   const at = (name: string) => join(directory, name);
   await writeFile(at('ready'), '-254\n');
@@ -99,32 +103,27 @@ function watch(): { gapMs(): number; answered(): number; stop(): void } {
  */
 const FAILING_MS = promise(2_000);
 
-it('new connections to the shared address fail for a moment at most when a gateway or its machine dies', async (context) => {
-  if (MISSING) return context.skip('keepalived is not installed: apt-get install keepalived');
+async function settled(): Promise<void> {
+  const one = watch();
+  await eventually('the shared address answers', 15_000, () => (one.answered() > 40 ? true : undefined));
+  one.stop();
+}
+
+/** A gateway on one of the two hosts. */
+const start = (n: 1 | 2, more: { args?: string[]; data?: string } = {}) =>
+  Gateway.start({ port: PORT, host: '0.0.0.0', publicHost: `${NET}.${n}`, prefix: on(`vip${n}`), ...more });
+
+it('new connections to the shared address fail for a moment at most when a gateway or its machine dies', async ({
+  skip,
+}) => {
+  const missing = MISSING ?? NO_POSTGRES;
+  if (missing !== undefined) return skip(missing);
   network();
-  const first = await Gateway.start({
-    port: PORT,
-    host: '0.0.0.0',
-    publicHost: `${NET}.1`,
-    prefix: on('vip1'),
-    args: ['--url', `http://${NET}.1:${PORT}`],
-  });
-  const identity = join(await temporaryDirectory(), 'gw2.json');
-  await writeFile(identity, cli('issuer', 'delegate', '--data', first.data), { mode: 0o600 });
-  await Gateway.start({
-    port: PORT,
-    host: '0.0.0.0',
-    publicHost: `${NET}.2`,
-    prefix: on('vip2'),
-    args: ['--follow', first.url, '--url', `http://${NET}.2:${PORT}`, '--identity', identity],
-  });
+  const processes = await GatewayProcesses.start(0);
+  const first = await start(1, { args: processes.flags(`${NET}.1:${LINKS_PORT}`) });
+  await start(2, { args: processes.flags(`${NET}.2:${LINKS_PORT}`) });
   await keepalived(1);
   await keepalived(2);
-  const settled = async () => {
-    const one = watch();
-    await eventually('the shared address answers', 15_000, () => (one.answered() > 40 ? true : undefined));
-    one.stop();
-  };
   await settled();
 
   const killed = watch();
@@ -146,4 +145,45 @@ it('new connections to the shared address fail for a moment at most when a gatew
   unplugged.stop();
   console.log(`a machine was unplugged: new connections failed for ${unplugged.gapMs().toFixed(0)} ms`);
   expect(unplugged.gapMs()).toBeLessThan(FAILING_MS);
+});
+
+/**
+ * Runs a script of the page for one of two machines. Each has a directory in place of /var/lib/otela, `rsync` copies
+ * between them, and the service is started by the test.
+ */
+async function runOnMachine(name: string, here: string, there: string): Promise<void> {
+  const bin = await temporaryDirectory();
+  const programs = {
+    'otela-gateway': `exec ${NODE} ${GATEWAY_MAIN} "$@"`,
+    rsync: `exec cp "$2" "\${3#*:}"`,
+    systemctl: 'exit 0',
+  };
+  for (const [program, command] of Object.entries(programs)) {
+    await writeFile(join(bin, program), `#!/bin/sh\n${command}\n`);
+    await chmod(join(bin, program), 0o755);
+  }
+  const script = fileOf(PAGE, name)
+    .replaceAll('gw2.example.org:/var/lib/otela', `gw2.example.org:${there}`)
+    .replaceAll('/var/lib/otela', here);
+  execFileSync('sh', ['-ec', script], { env: { PATH: `${bin}:${process.env.PATH}` }, stdio: 'inherit' });
+}
+
+it('a gateway that is restored from a copy on the second machine gets the shared address', async ({ skip }) => {
+  if (MISSING !== undefined) return skip(MISSING);
+  network();
+  const [one, two] = [await temporaryDirectory(), await temporaryDirectory()];
+  const first = await start(1, { data: join(one, 'data') });
+  await keepalived(1);
+  await keepalived(2);
+  await settled();
+  const key = await first.createKey();
+  await runOnMachine('otela-copy', one, two);
+  ip('link', 'set', 'vipend1', 'down');
+  await first.kill9();
+
+  await runOnMachine('otela-take-over', two, one);
+  await start(2, { data: join(two, 'data') });
+  await settled();
+  const models = await fetch(`http://${SHARED}:${PORT}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  expect(models.status).toBe(200);
 });

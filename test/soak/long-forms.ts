@@ -63,12 +63,6 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/weights.ts'],
   },
   {
-    name: 'gateways',
-    what: 'two gateways are killed, cut off, promoted and upgraded with twelve agents under load: clients see no error, usage is exact',
-    minutes: 15,
-    argv: ['test/soak/gateways.ts'],
-  },
-  {
     name: 'game-day',
     what: 'an hour at a lab of two gateways and twelve agents, whatever breaks: people see no error, its operator finds each event (root)',
     minutes: 62,

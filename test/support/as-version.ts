@@ -1,7 +1,4 @@
-/**
- * Builds this clone's programs, or those of an older commit, as single files that report another version, for tests of
- * upgrades.
- */
+/** Builds this clone's programs as single files that report another version, for tests of upgrades. */
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
@@ -18,18 +15,18 @@ const COMMON = {
   target: 'node24',
 } satisfies BuildOptions;
 
-const versioned = (version: string, root: string): Plugin => ({
+const versioned = (version: string): Plugin => ({
   name: 'version',
   setup: ({ onLoad }) =>
     onLoad({ filter: /^.*[/\\]package\.json$/ }, ({ path }) =>
-      path === join(root, 'package.json')
+      path === join(ROOT, 'package.json')
         ? { contents: JSON.stringify({ ...manifest, version }), loader: 'json' }
         : undefined,
     ),
 });
 
-async function bundled(entry: string, more: BuildOptions, root = ROOT): Promise<string> {
-  const options = { ...COMMON, absWorkingDir: root, ...more, write: false, entryPoints: [entry] };
+async function bundled(entry: string, more: BuildOptions): Promise<string> {
+  const options = { ...COMMON, absWorkingDir: ROOT, ...more, write: false, entryPoints: [entry] };
   const { outputFiles = [] } = await build(options);
   return outputFiles[0]?.text.replace(/^#!.*\n/, '') ?? '';
 }
@@ -50,21 +47,20 @@ async function install(file: string, text: string): Promise<void> {
 const POSTGRES_MIGRATIONS = 'gateway/hosts/node/postgresql/migrations';
 
 export async function installAgent(file: string, version: string): Promise<void> {
-  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
+  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version)] }));
 }
 
-/** Installs a gateway as `file`, which is DIR/dist/NAME.js, with its other files except the page. `root`: the clone. */
-export async function installGateway(file: string, version: string, root = ROOT): Promise<void> {
-  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' }, root);
+/** Installs a gateway as `file`, which is DIR/dist/NAME.js, with its other files except the page. */
+export async function installGateway(file: string, version: string): Promise<void> {
+  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' });
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };
   await install(
     join(dirname(file), 'gateway.json'),
     JSON.stringify({
-      migrations: await readMigrations(join(root, 'migrations')),
-      // An earlier version has none.
-      postgresMigrations: await readMigrations(join(root, POSTGRES_MIGRATIONS)).catch(() => []),
+      migrations: await readMigrations(join(ROOT, 'migrations')),
+      postgresMigrations: await readMigrations(join(ROOT, POSTGRES_MIGRATIONS)),
     }),
   );
-  const plugins = [versioned(version, root)];
-  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }, root));
+  const plugins = [versioned(version)];
+  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }));
 }

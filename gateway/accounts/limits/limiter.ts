@@ -231,8 +231,8 @@ export class Limiter {
     this.#change(name, request, now, () => request.release(attempts, now.ms));
   }
 
-  /** Adds the usage of one attempt to the month's sum. @returns the meters that counted it */
-  settle(settled: SettledUse, now: MeterTime): readonly string[] {
+  /** Adds the usage of one attempt to the month's sum. */
+  settle(settled: SettledUse, now: MeterTime): void {
     const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
     const request = this.#granted.get(name);
     const meters = request?.meters ?? meterIds(settled);
@@ -249,27 +249,16 @@ export class Limiter {
     }
     if (request === undefined) {
       if (isReserved) this.#rememberEarly(name);
-      return meters;
+      return;
     }
     if (!request.isKnown) this.#learn(request, settled, now);
     this.#change(name, request, now, () => request.book(settled, now.ms));
-    return meters;
   }
 
   #rememberEarly(name: string): void {
     this.#settledEarly.add(name);
     const [oldest] = this.#settledEarly;
     if (this.#settledEarly.size > EARLY_MAX && oldest !== undefined) this.#settledEarly.delete(oldest);
-  }
-
-  /**
-   * Adds what another gateway counted this month for one meter: milliseconds if `id` begins with GPU_METER_PREFIX,
-   * otherwise tokens.
-   */
-  bookElsewhere(id: string, more: number, now: MeterTime): void {
-    if (id.startsWith(GPU_METER_PREFIX))
-      this.#subject(id.slice(GPU_METER_PREFIX.length), now).meter.bookGpu(more, now.month, now);
-    else this.#subject(id, now).meter.book(more, now.month, now);
   }
 
   /**

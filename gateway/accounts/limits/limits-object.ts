@@ -4,7 +4,7 @@ import { GatewayObject } from '../../platform/gateway-object.ts';
 import type { ObjectContext } from '../../platform/object-context.ts';
 import type { LeaseReport, LimitLease } from './limit-leases.ts';
 import type { MeterTime } from './limit-meter.ts';
-import { GPU_METER_PREFIX, type LimitSet, type LimitSubject } from './limit-subjects.ts';
+import type { LimitSet, LimitSubject } from './limit-subjects.ts';
 import { type AttemptUse, Limiter, type LimitRefusal, type LimitVerdict, type Reservation } from './limiter.ts';
 import { LimiterStorage } from './limiter-storage.ts';
 import { RecentSettlements } from './recent-settlements.ts';
@@ -23,16 +23,6 @@ export interface AttemptSettlement extends AttemptUse, LimitSubject {
   isReserved: boolean;
   /** The estimated usage that an earlier settlement of this attempt counted; absent: there was none. */
   before?: UsedTokens | undefined;
-}
-
-/**
- * What one gateway counted in one month for one meter. `tokens`: GPU milliseconds for a meter of GPU time, otherwise
- * tokens. `origin`: the gateway's id; empty: this gateway.
- */
-export interface MonthCount {
-  origin: string;
-  id: string;
-  tokens: number;
 }
 
 /**
@@ -89,15 +79,13 @@ export class LimitsObject extends GatewayObject {
   readonly #recent = new RecentSettlements();
   #saving: (() => void) | undefined;
   #lostAt = Number.NEGATIVE_INFINITY;
-  /** First month for which counts of other gateways are stored, as `YYYY-MM`. */
-  #elsewhereFrom = '';
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     const { sql } = ctx.storage;
-    sql.exec(`CREATE TABLE IF NOT EXISTS elsewhere (origin TEXT NOT NULL, id TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
-        PRIMARY KEY (origin, id, month));
-      CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)`);
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS sources (id TEXT PRIMARY KEY, position INTEGER NOT NULL, at INTEGER NOT NULL)',
+    );
     this.#store = new LimiterStorage(sql);
     this.#limiter = new Limiter(this.#store, this.#now());
     if (this.#store.isOtherProcess(env.PROCESS_ID)) this.#limiter.interrupt(this.#now());
@@ -169,8 +157,7 @@ export class LimitsObject extends GatewayObject {
 
   /** Ends a request. `attempts`: how many of its attempts will be settled; 0: the request never reached an engine. */
   release(name: string, attempts: number): void {
-    // A follower of an earlier version sends a boolean that says whether there were attempts.
-    this.#limiter.release(name, Number(attempts), this.#now());
+    this.#limiter.release(name, attempts, this.#now());
     this.#changed();
     this.#save();
   }
@@ -188,10 +175,9 @@ export class LimitsObject extends GatewayObject {
 
   /**
    * Settles attempts of one source, which is a tunnel object or a batch. The source repeats a settlement until it is
-   * acknowledged; `position` numbers its settlements. Durable when this returns. `origin`: the gateway of the node, if
-   * it is another gateway.
+   * acknowledged; `position` numbers its settlements. Durable when this returns.
    */
-  settle(source: string, items: readonly { position: number; settlement: AttemptSettlement }[], origin?: string): void {
+  settle(source: string, items: readonly { position: number; settlement: AttemptSettlement }[]): void {
     const { sql } = this.ctx.storage;
     const now = this.#now();
     const known = sql.exec<{ position: number }>('SELECT position FROM sources WHERE id = ?', source).toArray()[0];
@@ -200,17 +186,11 @@ export class LimitsObject extends GatewayObject {
       if (position <= last) continue;
       last = position;
       const elsewhere = this.#recent.add(source, settlement);
-      const { prompt, completion, before = elsewhere } = settlement;
+      const { before = elsewhere } = settlement;
       const gpuMs = elsewhere === undefined ? (settlement.gpuMs ?? 0) : 0;
       const ageMs = Math.max(0, Date.now() - settlement.at);
       const month = ageMs < BACKDATED_MAX_MS ? monthOf(Math.min(settlement.at, Date.now())) : now.month;
-      const meters = this.#limiter.settle({ ...settlement, before, gpuMs, ageMs, month }, now);
-      if (origin === undefined) continue;
-      const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
-      for (const id of meters) {
-        this.#writeElsewhere(origin, id, month, tokens);
-        if (gpuMs > 0) this.#writeElsewhere(origin, `${GPU_METER_PREFIX}${id}`, month, Math.round(gpuMs));
-      }
+      this.#limiter.settle({ ...settlement, before, gpuMs, ageMs, month }, now);
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
     sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_RETENTION_MS);
@@ -220,62 +200,6 @@ export class LimitsObject extends GatewayObject {
 
   uses(asked: LimitSet): ReturnType<Limiter['uses']> {
     return this.#limiter.uses(asked, this.#now());
-  }
-
-  /** Returns what each meter counted in a month such as `2026-11`. */
-  used(month: string): { id: string; used: number }[] {
-    const query = 'SELECT id, used FROM months WHERE month = ?';
-    return this.ctx.storage.sql.exec<{ id: string; used: number }>(query, month).toArray();
-  }
-
-  /** Returns what each gateway counted in a month, as far as this gateway knows: for all meters, or for `ids`. */
-  counts(month: string, ids?: readonly string[]): MonthCount[] {
-    const { sql } = this.ctx.storage;
-    const named = ids === undefined ? '' : 'AND id IN (SELECT value FROM json_each(?))';
-    const given = ids === undefined ? [month] : [month, JSON.stringify(ids)];
-    const others = sql.exec<MonthCount & { [name: string]: string | number }>(
-      `SELECT origin, id, tokens FROM elsewhere WHERE month = ? ${named}`,
-      ...given,
-    );
-    const counts: MonthCount[] = others.toArray();
-    const theirs = new Map<string, number>();
-    for (const { id, tokens } of counts) theirs.set(id, (theirs.get(id) ?? 0) + tokens);
-    const mine = `SELECT id, used FROM months WHERE month = ? ${named}`;
-    for (const { id, used } of sql.exec<{ id: string; used: number }>(mine, ...given).toArray())
-      counts.push({ origin: '', id, tokens: used - (theirs.get(id) ?? 0) });
-    return counts;
-  }
-
-  /** Stores the counts of other gateways. A repeated call has no effect, because each count only grows. */
-  hearCounts(month: string, counts: readonly MonthCount[]): void {
-    const now = this.#now();
-    if (month !== now.month) return;
-    const query = 'SELECT tokens FROM elsewhere WHERE origin = ? AND id = ? AND month = ?';
-    for (const { origin, id, tokens } of counts) {
-      const [known] = this.ctx.storage.sql.exec<{ tokens: number }>(query, origin, id, month).toArray();
-      const more = tokens - (known?.tokens ?? 0);
-      if (origin === '' || more <= 0) continue;
-      this.#writeElsewhere(origin, id, month, more);
-      this.#limiter.bookElsewhere(id, more, now);
-    }
-    this.#changed();
-  }
-
-  #writeElsewhere(origin: string, id: string, month: string, more: number): void {
-    const { sql } = this.ctx.storage;
-    // Deletes old months once a month, because each deletion reads all counts of all meters. The previous month stays:
-    // it still receives late counts.
-    const from = monthOf(Date.now() - 31 * 24 * 60 * 60_000);
-    if (this.#elsewhereFrom !== from) sql.exec('DELETE FROM elsewhere WHERE month < ?', from);
-    this.#elsewhereFrom = from;
-    sql.exec(
-      `INSERT INTO elsewhere (origin, id, month, tokens) VALUES (?, ?, ?, ?)
-       ON CONFLICT (origin, id, month) DO UPDATE SET tokens = tokens + excluded.tokens`,
-      origin,
-      id,
-      month,
-      more,
-    );
   }
 
   #now(): MeterTime {

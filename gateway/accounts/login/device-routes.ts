@@ -12,7 +12,7 @@ import { readFormFields } from '../../http/parse-body.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
 import { isLimited } from '../../settings/limits-schema.ts';
 import { type AccountScope, apiKeys, auditLog, deviceLogins } from '../account-tables.ts';
-import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../database.ts';
+import { database, queryOrUnavailable, requireWritable } from '../database.ts';
 import { findUser } from '../find-key.ts';
 import { readGatewaySettings } from '../gateway-settings.ts';
 import { installationSecret } from '../installation-secret.ts';
@@ -54,7 +54,6 @@ type Row = typeof deviceLogins.$inferSelect;
 export const deviceRoutes = new Hono<{ Bindings: Env }>();
 
 deviceRoutes.post('/login/device', async (c) => {
-  requirePrimary(c.env);
   const now = Date.now();
   const { client_id: name } = await readFormFields(c, startSchema);
   const secret = await installationSecret(c.env);
@@ -85,7 +84,6 @@ deviceRoutes.post('/login/device/token', async (c) => {
   const now = Date.now();
   const { grant_type: grant, device_code: code } = await readFormFields(c, tokenSchema);
   if (grant !== DEVICE_GRANT) return refused(c, 'unsupported_grant_type');
-  requirePrimary(c.env);
   const login = await openDevice(await installationSecret(c.env), code, now);
   if (login === undefined) return refused(c, 'expired_token');
   if (isPolledTooSoon(code, now)) return refused(c, 'slow_down');

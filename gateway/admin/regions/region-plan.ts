@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { PLAN_HOLDS_MAX_MS } from '../../../shared/routing/region-shares.ts';
 import { settings } from '../../accounts/account-tables.ts';
-import { database, queryOrUnavailable, requirePrimary, requireWritable } from '../../accounts/database.ts';
+import { database, queryOrUnavailable, requireWritable } from '../../accounts/database.ts';
 import { planBodySchema, type StoredPlan, storedPlanSchema } from '../../settings/region-settings.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { applyChange, notifyIsolates, recordIntent } from '../apply-change.ts';
@@ -74,7 +74,6 @@ export const regionPlanRoutes: readonly AdminRoute[] = [
  * would alternate between their plans. The database decides, so that only one of two concurrent plans is accepted.
  */
 async function put(call: AdminCall<z.infer<typeof planBodySchema>>): Promise<object> {
-  requirePrimary(call.env);
   requireWritable();
   const { body, now } = call;
   const before = await readPlan(call);

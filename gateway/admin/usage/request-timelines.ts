@@ -107,9 +107,10 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
 }
 
 function whereElse({ env }: AdminCall): string {
-  const others = env.INSTITUTION?.gateways() ?? [];
   const elsewhere =
-    others.length === 0 ? '' : ` Another gateway may have answered the request: ask ${others.join(' or ')}.`;
+    env.PROCESSES === undefined
+      ? ''
+      : ' Another process of the gateway may have answered the request: ask each process by its own address.';
   return `A record is stored when the node's report arrives, a second or two after the response. To find an older request, set "to" to a time soon after it.${elsewhere}`;
 }
 
@@ -137,7 +138,7 @@ async function timelineAnswer(
   ];
   const sessions = [
     ...(timeline?.steps ?? []).flatMap((one) => (one.kind === 'attempt' ? [one.node] : [])),
-    ...rows.map(({ session }) => nodeOf(session)),
+    ...rows.map(({ session }) => session),
   ];
   const from = timeline?.at ?? Math.min(...rows.map((row) => row.at - (row.totalMs ?? 0)));
   const to =
@@ -149,7 +150,7 @@ async function timelineAnswer(
     request_id: timeline?.id ?? name,
     usage_id: name,
     steps: steps.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)),
-    not_known: notKnown(timeline, rows, call.env.INSTITUTION?.gateways() ?? []),
+    not_known: notKnown(timeline, rows, call.env.PROCESSES !== undefined),
   };
 }
 
@@ -260,20 +261,10 @@ async function ofNode(
     });
 }
 
-/**
- * Returns the session without the suffix that a follower's records have; see hosts/node/replication/primary-server.ts.
- */
-const nodeOf = (session: string) => session.split('@')[0] ?? session;
-
-function notKnown(
-  timeline: RequestTimeline | undefined,
-  rows: readonly UsageRow[],
-  gateways: readonly string[],
-): string[] {
-  const elsewhere = rows.some(({ session }) => nodeOf(session) !== session);
-  const answered = elsewhere
-    ? `the timeline of the gateway: a follower answered the request; ask ${gateways.join(' or ') || 'it'}`
-    : 'the timeline of the gateway: if the first node answers and the client chose no request id, the gateway stores only the usage record';
+/** @param isOneOfSeveral other processes also keep timelines, each of the requests that it answered */
+function notKnown(timeline: RequestTimeline | undefined, rows: readonly UsageRow[], isOneOfSeveral: boolean): string[] {
+  const elsewhere = isOneOfSeveral ? ', or another process answered the request and has the timeline' : '';
+  const answered = `the timeline of the gateway: if the first node answers and the client chose no request id, the gateway stores only the usage record${elsewhere}`;
   return [
     ...(timeline === undefined ? [answered] : []),
     ...(rows.length === 0

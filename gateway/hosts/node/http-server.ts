@@ -11,12 +11,10 @@ import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
 import { EXCHANGE_PATH } from '../../../shared/factory/factory-exchange.ts';
-import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import { isResourcePath } from '../../files/is-resource-path.ts';
-import { bodyStallMs } from '../../http/read-body.ts';
 import { setCertificateEnd } from '../../observe/process-metrics.ts';
 import { handleOpenAI } from '../../openai/handle-openai.ts';
 import type { Background } from '../../platform/object-context.ts';
@@ -32,15 +30,12 @@ import {
   BAD_REQUEST,
   CONNECT_REFUSED,
   findAmbiguity,
-  isPathBelow,
   NO_HOST,
   REQUEST_TIMEOUT,
   refuseAmbiguous,
   refuseUnreadable,
 } from './malformed-requests.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
-import { PRIMARY_PATH } from './replication/primary-server.ts';
-import type { Replication } from './replication/replication.ts';
 import type { ResponseWriter } from './response-writer.ts';
 import { REUSE_PORT } from './serve/process-count.ts';
 import { Upgrades } from './websocket-upgrades.ts';
@@ -84,8 +79,6 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
-  /** Undefined: this gateway cannot have followers. */
-  following: Pick<Replication, 'primaryServer' | 'refusal'> | undefined;
   offloads: LocalOffloads;
   background: Background;
 }
@@ -220,7 +213,7 @@ export class HttpServer {
     head: FastPathHead,
     response: FastPathResponse,
   ): ConnectionTakeover | undefined {
-    if (this.#options.following?.refusal !== undefined || isResourcePath(head.path)) return undefined;
+    if (isResourcePath(head.path)) return undefined;
     this.#connections.asks(connection);
     const request = new FastPathRequest(head, this.#encrypted ? 'https' : 'http', (holder) =>
       this.#connections.prove(connection, holder),
@@ -269,11 +262,6 @@ export class HttpServer {
     // A missing Host header gets a default: HTTP/1.0 does not require it, and health checks often use HTTP/1.0.
     message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    const { following } = this.#options;
-    if (following !== undefined && path.startsWith(PRIMARY_PATH))
-      return neverRejects(this.#answerGateway(message, response, following.primaryServer));
-    const refusal = following?.refusal;
-    if (refusal !== undefined && isPathBelow('/v1/', message.url)) return refuse(response, refusal);
     if (message.method === 'POST' && MODEL_PATH.test(path) && !isResourcePath(path))
       neverRejects(this.#answerModelRequest(message, response, path));
     else if (URL.canParse(`http://${message.headers.host}`)) neverRejects(this.#listener(message, response));
@@ -281,16 +269,6 @@ export class HttpServer {
       connection.last = true;
       refuseAmbiguous(response, NO_HOST);
     }
-  }
-
-  /** Answers a request of another gateway of the institution. */
-  async #answerGateway(
-    message: IncomingMessage,
-    response: ServerResponse,
-    primary: Replication['primaryServer'],
-  ): Promise<void> {
-    if (primary === undefined) return refuse(response, 'This gateway is starting.');
-    await primary.handle(message, response, bodyStallMs(this.#options.env)).catch(() => response.destroy());
   }
 
   /** Answers a request to a model, without the router and the Fetch classes. */
@@ -351,12 +329,6 @@ function createNodeServer(
   if (tls === undefined) return createServer(http, answer);
   const encryption = { ...tls, ...TLS_LIMITS, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS };
   return createTlsServer({ ...http, ...encryption }, answer);
-}
-
-function refuse(response: ServerResponse, message: string): void {
-  const error = new ApiError('server_is_overloaded', message);
-  response.writeHead(error.status, { 'content-type': 'application/json', ...error.headers, connection: 'close' });
-  response.end(JSON.stringify({ error: { message, type: error.type, param: null, code: error.code } }));
 }
 
 type WhenFree = (response: ServerResponse, next: () => void) => void;

@@ -21,19 +21,6 @@ function isTarget(target = ''): boolean {
 }
 
 /**
- * True if the router would treat the target as a path below `prefix`: `/./v1/models`, `/%76%31/models` and
- * `http://any/v1/models` are below `/v1/`.
- */
-export function isPathBelow(prefix: string, target = '/'): boolean {
-  const { pathname } = new URL(target.startsWith('/') ? `http://localhost${target}` : target);
-  try {
-    return decodeURIComponent(pathname).startsWith(prefix);
-  } catch {
-    return pathname.startsWith(prefix);
-  }
-}
-
-/**
  * Finds something that `node:http` accepts and another parser between client and gateway could read differently (RFC
  * 9112 §2.3, §3.2, §6.1).
  */

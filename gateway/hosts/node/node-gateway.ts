@@ -34,8 +34,6 @@ import type { SharedObjects, SharingContext } from './cluster/shared-objects.ts'
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
-import { Replication } from './replication/replication.ts';
-import type { GatewayIdentity } from './replication/signed-request.ts';
 import { ReportReads } from './reports/report-reads.ts';
 import { smtpMailer } from './smtp-mailer.ts';
 
@@ -122,8 +120,6 @@ export interface NodeGatewayOptions {
   tls: TlsMaterial | undefined;
   /** Policies from the file of `--policy`. */
   policies: readonly Policy[];
-  /** What this gateway needs to be a primary or follower of its institution. Undefined: it is neither. */
-  following: { data: string; identity: GatewayIdentity; url: string | undefined; maxStaleMs: number } | undefined;
   /** How long a known account is used while PostgreSQL cannot be reached. */
   maxStaleMs?: number;
   /** Opens the objects that this process shares with others. Undefined: it is the only process. */
@@ -137,7 +133,6 @@ interface GatewayParts {
   host: ObjectHost;
   accounts: AccountsStore;
   reports: ReportReads;
-  following: Replication | undefined;
   cluster: SharedObjects | undefined;
 }
 
@@ -148,16 +143,13 @@ export class NodeGateway {
   readonly #accounts: AccountsStore;
   readonly #reports: ReportReads;
   readonly #cluster: SharedObjects | undefined;
-  /** Undefined if the accounts are in PostgreSQL, which are not replicated to followers. */
-  readonly following: Replication | undefined;
 
-  private constructor({ stopping, server, host, accounts, reports, following, cluster }: GatewayParts) {
+  private constructor({ stopping, server, host, accounts, reports, cluster }: GatewayParts) {
     this.#stopping = stopping;
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;
     this.#reports = reports;
-    this.following = following;
     this.#cluster = cluster;
   }
 
@@ -171,24 +163,17 @@ export class NodeGateway {
     const reports = new ReportReads(hours);
     const offloads = new LocalOffloads();
     const stopping = new AbortController();
-    const following =
-      file && options.following && new Replication({ ...options.following, hours, accounts: file, log });
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const cluster = options.cluster?.({ local: host, classes: CLASSES, env: () => env, waitUntil, log });
     const shared = cluster ?? host;
-    const own = {
-      limits: cluster?.limits ?? host.namespace<LimitsObject>('LIMITS'),
-      usage: cluster?.usage ?? host.namespace<UsageObject>('USAGE'),
-      registry: shared.namespace<RegistryObject>('REGISTRY'),
-    };
     const env: Env = {
       ...settings,
       DB: accounts.db,
       REPORTS: accounts.reports ?? (file === undefined ? accounts.db : reports.accounts(file.path, accounts.db)),
       TUNNEL: shared.namespace<TunnelObject>('TUNNEL'),
-      REGISTRY: own.registry,
-      LIMITS: following?.limits(own.limits) ?? own.limits,
-      USAGE: cluster === undefined ? reports.hours(following?.usage(own.usage) ?? own.usage) : own.usage,
+      REGISTRY: shared.namespace<RegistryObject>('REGISTRY'),
+      LIMITS: cluster?.limits ?? host.namespace<LimitsObject>('LIMITS'),
+      USAGE: cluster?.usage ?? reports.hours(host.namespace<UsageObject>('USAGE')),
       RESPONSES: shared.namespace<StoredResponsesObject>('RESPONSES'),
       QUEUE: shared.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
@@ -216,12 +201,10 @@ export class NodeGateway {
       STOPPING: stopping.signal,
       OBJECTS_STAY: 'on',
       CLIENT_WEBSOCKETS: nodeClientWebSockets,
-      ...(following && { INSTITUTION: following }),
     };
     setLoadedPolicies(options.policies.map((policy) => loggedPolicy(policy, { env, log, waitUntil })));
-    const server = new HttpServer({ tls, env, following, offloads, background: { waitUntil } });
-    following?.start(own);
-    return new NodeGateway({ stopping, server, host, accounts, reports, following, cluster });
+    const server = new HttpServer({ tls, env, offloads, background: { waitUntil } });
+    return new NodeGateway({ stopping, server, host, accounts, reports, cluster });
   }
 
   /** Resolves to the port. */
@@ -239,7 +222,6 @@ export class NodeGateway {
   async close(drainMs: number): Promise<void> {
     this.#stopping.abort();
     await this.#server.close(drainMs);
-    await this.following?.close();
     await this.#reports.close();
     await this.#cluster?.close();
     this.#host.close();

@@ -213,7 +213,7 @@ it('asks for its next session where the own institution is, never at the gateway
     {
       admit: async (options) => {
         asked.push(options);
-        const gateways = ['follower', 'peer'].map((name) => ({
+        const gateways = ['second', 'peer'].map((name) => ({
           url: new URL(`http://${name}/`),
           own: name !== 'peer',
         }));
@@ -228,7 +228,7 @@ it('asks for its next session where the own institution is, never at the gateway
   await agent.until(() => asked.length === 2);
   expect(asked.map(({ gateways }) => gateways.map(({ host }) => host))).toEqual([
     ['127.0.0.1:9'],
-    ['127.0.0.1:9', 'follower'],
+    ['127.0.0.1:9', 'second'],
   ]);
   expect(asked.map(({ issuer }) => issuer)).toEqual([undefined, LAB]);
 });

@@ -36,7 +36,7 @@ const statusWith = async ({ url }: Gateway, key: string) =>
   (await fetch(`${url}/admin/keys`, { headers: { authorization: `Bearer ${key}` } })).status;
 
 test.skipIf(NO_POSTGRES !== undefined)(
-  `the process with the root key replaces both keys for all, and nodes go on${NO_POSTGRES ? ` (${NO_POSTGRES})` : ''}`,
+  `a process that gets the root key replaces both keys for all, and nodes go on${NO_POSTGRES ? ` (${NO_POSTGRES})` : ''}`,
   async () => {
     const processes = await GatewayProcesses.start(2);
     const [first, second] = processes.gateways as [Gateway, Gateway];
@@ -46,6 +46,10 @@ test.skipIf(NO_POSTGRES !== undefined)(
     await startAgent({ gateways: [first.url, second.url], token, engineUrl: engine.url });
     const [node] = await second.serving(1, 30_000);
     await first.process.line(/process 2 at \S+ runs version/, 10_000);
+
+    await expect(second.admin('GET', 'requests/no-such-request')).rejects.toThrow(
+      /ask each process by its own address/,
+    );
 
     // The first machine is lost, and the root key is put into the directory of another process.
     const before = issuer(first, 'show');

@@ -148,7 +148,6 @@ test('a restore goes into an empty directory alone, and never into one that a ga
   expect((await readdir(half)).sort()).toEqual([
     'accounts.sqlite',
     'admin.key',
-    'following.sqlite',
     'issuer',
     'layout.json',
     'lock',

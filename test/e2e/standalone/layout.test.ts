@@ -1,5 +1,5 @@
 /** Versions of a data directory, and what a restore adds. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
@@ -49,6 +49,54 @@ test('a data directory is made with what is above it, and where none can be made
   await Promise.all([makeDirectory(path), makeDirectory(path)]);
   await makeDirectory(path);
   await expect(makeDirectory('/proc/otela/data')).rejects.toThrow('ENOENT');
+});
+
+/** A directory of version 4: its accounts record changes for followers. */
+async function ofVersion4(): Promise<string> {
+  const data = await temporaryDirectory();
+  mkdirSync(join(data, 'objects/LIMITS'), { recursive: true });
+  writeFileSync(join(data, 'layout.json'), '{"layout":"node","version":4}\n');
+  for (const name of ['following.sqlite', 'following.sqlite-wal']) writeFileSync(join(data, name), '');
+  const create = (file: string, script: string) => {
+    const database = new DatabaseSync(join(data, file));
+    database.exec(script);
+    database.close();
+  };
+  create(
+    'accounts.sqlite',
+    `CREATE TABLE api_keys (id TEXT PRIMARY KEY); CREATE TABLE account_changes (key TEXT, seq INTEGER);
+     CREATE TABLE follow_feed (name TEXT); CREATE TABLE follow_seen (tbl TEXT);
+     CREATE TRIGGER follow_api_keys_insert AFTER INSERT ON api_keys
+       BEGIN INSERT INTO account_changes VALUES (NEW.id, 1); END`,
+  );
+  create('objects/LIMITS/a.sqlite', 'CREATE TABLE months (id TEXT); CREATE TABLE elsewhere (origin TEXT)');
+  return data;
+}
+
+test('a directory of version 4 keeps its accounts, and nothing of what followers needed', async () => {
+  const data = await ofVersion4();
+  writeFileSync(join(data, 'role.json'), '{"role":"first","epoch":3}');
+  await migrateLayout(data);
+  expect(readdirSync(data).sort()).toEqual(['accounts.sqlite', 'layout.json', 'objects']);
+  const named = (file: string) => {
+    const database = new DatabaseSync(join(data, file));
+    if (file === 'accounts.sqlite') database.exec("INSERT INTO api_keys VALUES ('a')");
+    const rows = database.prepare("SELECT name FROM sqlite_master WHERE type <> 'index'").all();
+    database.close();
+    return rows.map(({ name }) => name);
+  };
+  expect([named('accounts.sqlite'), named('objects/LIMITS/a.sqlite')]).toEqual([['api_keys'], ['months']]);
+});
+
+test.each([
+  ['of a follower', '{"role":"follower","epoch":0,"follow":"https://gw1.example.org"}', 'of https://gw1.example.org,'],
+  ['with a damaged role', '{"role":"fol', 'of another gateway,'],
+])('a directory %s is refused and stays as it is', async (_, role, told) => {
+  const data = await ofVersion4();
+  writeFileSync(join(data, 'role.json'), role);
+  const before = readdirSync(data);
+  await expect(migrateLayout(data)).rejects.toThrow(told);
+  expect([readdirSync(data), versionIn(data)]).toEqual([before, 4]);
 });
 
 test('an old objects/ is told apart from a new one', async () => {

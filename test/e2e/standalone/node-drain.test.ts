@@ -40,9 +40,8 @@ afterEach(async () => {
 
 async function open(tls?: TlsMaterial): Promise<number> {
   pipeline.asked = 0;
-  const following = { primaryServer: undefined, refusal: undefined };
   const background = { waitUntil: () => {} };
-  server = new HttpServer({ tls, env: {} as Env, following, offloads: new LocalOffloads(), background });
+  server = new HttpServer({ tls, env: {} as Env, offloads: new LocalOffloads(), background });
   return server.listen(0, '127.0.0.1');
 }
 

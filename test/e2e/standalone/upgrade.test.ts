@@ -152,13 +152,8 @@ test('the tables of objects and alarms are those of the newest fixture: a change
     return data.length > 0 ? true : undefined;
   });
   await cluster.gateway.stop();
-  // following.sqlite creates its own tables, and is new with the first start that has it.
-  const { 'accounts.sqlite': _now, 'following.sqlite': _following, ...now } = schemas(cluster.gateway.data);
-  const {
-    'accounts.sqlite': _then,
-    'following.sqlite': _followed,
-    ...fixture
-  } = schemas(await unpacked(String(newestLayout())));
+  const { 'accounts.sqlite': _now, ...now } = schemas(cluster.gateway.data);
+  const { 'accounts.sqlite': _then, ...fixture } = schemas(await unpacked(String(newestLayout())));
   // An object without rows has no file, and no timeline was kept here.
   const { 'objects/OBSERVE': observed = fixture['objects/OBSERVE'], ...others } = now;
   expect({ ...others, 'objects/OBSERVE': observed }).toEqual(fixture);

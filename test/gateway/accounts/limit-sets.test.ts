@@ -93,13 +93,3 @@ test('a request that is no longer reserved still counts for its user and its mod
   expect(reserve({ userId: 'ada', user, model: 'big' })).toMatchObject({ granted: false, scope: 'user', model: 'big' });
   expect(reserve({ userId: 'ada', user, model: 'small' }).granted).toBe(true);
 });
-
-test('what another gateway booked of tokens and of GPU time counts here', () => {
-  const { limiter, reserve } = opened();
-  const user = { tokens_per_month: 100, gpu_seconds_per_month: 1 };
-  limiter.bookElsewhere('user:ada', 100, NOW);
-  limiter.bookElsewhere(`${GPU_METER_PREFIX}user:ada`, 1_000, NOW);
-  const { user: uses } = limiter.uses({ keyId: 'k', key: undefined, project: undefined, userId: 'ada', user }, NOW);
-  expect(uses.map(({ used }) => used)).toEqual([100, 1]);
-  expect(reserve({ userId: 'ada', user })).toMatchObject({ granted: false, scope: 'user' });
-});

@@ -2,7 +2,6 @@
  * Advances counters in a restored data directory, so that the gateway does not reuse numbers that other programs have
  * seen.
  */
-import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -10,7 +9,6 @@ import { deserialize, serialize } from 'node:v8';
 import { CommandError } from '../../../command-error.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { objectName } from '../object-file-name.ts';
-import { REPLICATION_FILE } from '../replication/role-file.ts';
 
 /**
  * How many numbers are skipped: more than the requests of a node between a backup and the loss of the data (100 a
@@ -22,13 +20,11 @@ const SKIPPED = 2 ** 24;
  * Skips numbers, because a backup contains only the numbers that were used before it.
  * - Streams (gateway/tunnel/stream-ids.ts): sessions outlive their gateway. An agent's late report on a stream that was
  * opened after the backup would be mistaken for a report on a new stream.
- * - Waiting records (gateway/usage/outbox/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts,
- * replication/usage-record-queue.ts): the limits objects, and the primary that this gateway follows, store the number
- * up to which they received records. They would drop new records with numbers that were already used after the backup.
+ * - Waiting records (gateway/usage/outbox/usage-record-table.ts, gateway/batch/batch-usage-outbox.ts): the limits
+ * objects store the number up to which they received records. They would drop new records with numbers that were
+ * already used after the backup.
  * - Totals (gateway/usage/hour/usage-hour-object.ts): the accounts are copied after the objects. So they may already
  * contain totals that still wait in the copy of an hour's object. Such waiting totals are deleted.
- * - Changes of accounts: a follower may have received changes after the backup. The feed gets a new id, so that each
- * follower copies everything again. Otherwise it would miss a revocation that gets the number of such a change.
  * @param data a data directory that no gateway uses
  */
 export function advanceCounters(data: string): void {
@@ -41,8 +37,6 @@ export function advanceCounters(data: string): void {
   change(join(data, ACCOUNTS_FILE), (accounts) => {
     for (const file of objectsOf(data, 'USAGE')) change(file, (hour) => dropTotals(hour, accounts, file));
   });
-  change(join(data, REPLICATION_FILE), (database) => skipSequence(database, 'hand_over'));
-  change(join(data, ACCOUNTS_FILE), renameFeed);
 }
 
 function objectsOf(data: string, className: string): string[] {
@@ -105,14 +99,4 @@ function skipSequence(database: DatabaseSync, table: string): void {
   const changed = database.prepare('UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?').run(SKIPPED, table);
   if (changed.changes === 0)
     database.prepare('INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)').run(table, SKIPPED);
-}
-
-/**
- * Gives the feed of account changes a new id, so that each follower copies everything again
- * (replication/change-feed.ts).
- */
-function renameFeed(database: DatabaseSync): void {
-  if (!has(database, 'follow_feed')) return;
-  const id = randomBytes(12).toString('base64url');
-  database.prepare("UPDATE follow_feed SET value = ? WHERE name = 'id'").run(id);
 }

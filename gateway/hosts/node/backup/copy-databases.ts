@@ -9,7 +9,6 @@ import { CommandError } from '../../../command-error.ts';
 import { LAYOUT_FILE } from '../data/directory-version.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { ISSUER_FILES } from '../issuer/issuer-files.ts';
-import { REPLICATION_FILE, ROLE_FILE } from '../replication/role-file.ts';
 import { BACKUP_PATH_PATTERN } from './manifest.ts';
 
 /** Maximum databases that are held in a transaction together, if the limit of open files allows it. */
@@ -37,7 +36,7 @@ const UNCHANGED_MS = 50;
  * of nodes and batches to the hour's object, and then to the totals in the accounts. The accounts also contain the join
  * tokens to which the registry's sessions refer.
  */
-const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', REPLICATION_FILE, ACCOUNTS_FILE];
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/BATCH/', 'objects/', ACCOUNTS_FILE];
 
 /** Returns how many databases may be held together. Node.js has already raised the soft limit to the hard one. */
 export function concurrentCopiesMax(): number {
@@ -64,7 +63,7 @@ export async function databasesOf(data: string, atOnce: number): Promise<string[
   const found = entries
     .filter((entry) => entry.isFile() && entry.name.endsWith('.sqlite'))
     .map((entry) => join(entry.parentPath, entry.name).slice(data.length + 1));
-  for (const file of [REPLICATION_FILE, ACCOUNTS_FILE]) if (existsSync(join(data, file))) found.push(file);
+  if (existsSync(join(data, ACCOUNTS_FILE))) found.push(ACCOUNTS_FILE);
   const odd = found.find((path) => !BACKUP_PATH_PATTERN.test(path));
   if (odd !== undefined)
     throw new CommandError(`${join(data, odd)} is not a database of a gateway: move it away, then back up again`);
@@ -184,7 +183,6 @@ async function keysOf(data: string): Promise<Map<string, string>> {
   const paths = [
     LAYOUT_FILE,
     'admin.key',
-    ...(existsSync(join(data, ROLE_FILE)) ? [ROLE_FILE] : []),
     ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`),
   ];
   return new Map(

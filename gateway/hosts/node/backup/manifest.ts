@@ -10,7 +10,10 @@ export const WORKERD_FORM = 1;
 /** Maximum bytes of a manifest, which needs about 150 bytes per file. */
 export const BACKUP_MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
-/** Matches only paths that occur in a data directory: no parent directory, no absolute path. */
+/**
+ * Matches only paths that occur in a data directory: no parent directory, no absolute path. Backups of earlier versions
+ * have role.json and following.sqlite; see former-followers.ts.
+ */
 export const BACKUP_PATH_PATTERN =
   /^(layout\.json|role\.json|admin\.key|accounts\.sqlite|following\.sqlite|issuer\/[\w.-]+|files\/file-[0-9a-z]{24}|objects\/(alarms|[A-Z_]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 

@@ -21,11 +21,11 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { CommandError } from '../../../command-error.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../data/directory-version.ts';
+import { refuseFollower } from '../data/former-followers.ts';
 import { makeDirectory } from '../data/make-directory.ts';
 import { ACCOUNTS_FILE, refuseNewerSchema } from '../data/schema-version.ts';
 import { Alarms } from '../object-alarms.ts';
 import { objectName } from '../object-file-name.ts';
-import { REPLICATION_FILE, ROLE_FILE } from '../replication/role-file.ts';
 import { loadManifest } from '../serve/program-files.ts';
 import { Database } from '../sqlite.ts';
 import { advanceCounters } from './advance-counters.ts';
@@ -91,7 +91,7 @@ class ArchiveError extends CommandError {}
 
 type Stated = BackupManifest['files'][number];
 
-const PARTS = [LAYOUT_FILE, ROLE_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, REPLICATION_FILE, 'objects', 'files'];
+const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects', 'files'];
 
 async function restoreCommand(args: readonly string[]): Promise<number> {
   const {
@@ -119,6 +119,7 @@ async function restore(directory: string, file: string, known: readonly string[]
   const unfinished = join(data, UNFINISHED);
   try {
     const manifest = await unpack(file, unfinished, known);
+    refuseFollower(unfinished);
     advanceCounters(unfinished);
     scheduleAllAlarms(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);

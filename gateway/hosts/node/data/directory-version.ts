@@ -8,6 +8,7 @@ import * as z from 'zod';
 import { writePrivateFile } from '../../../../node/private-file.ts';
 import { tryParseJson } from '../../../../shared/text/parse-json.ts';
 import { CommandError } from '../../../command-error.ts';
+import { refuseFollower, removeFollowing } from './former-followers.ts';
 
 export const LAYOUT_FILE = 'layout.json';
 
@@ -31,6 +32,8 @@ const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [
   async () => {},
   // Version 4: the registry object also stores moves of replicas. It creates this table itself.
   async () => {},
+  // Version 5: a gateway has no followers.
+  removeFollowing,
 ];
 
 const layoutSchema = z.object({ layout: z.literal('node'), version: z.number().int().min(1) });
@@ -54,6 +57,7 @@ export function layoutOf(data: string, newest = newestLayout()): number | undefi
         'Move the data directory away and restore a backup: otela-gateway restore --data DIR FILE',
     );
   refuseNewerLayout(data, layout.data.version, newest);
+  refuseFollower(data);
   return layout.data.version;
 }
 

@@ -15,24 +15,21 @@ import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/gateway-certificate.ts';
 import { workerdCrypto } from '../../../issuer/ed25519.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
-import { renewStatement } from '../replication/renew-epoch-statement.ts';
-import { issueGatewayKey } from './delegated-key.ts';
 import { type IssuerFiles, keyNames, openIssuer, revoke, rotate, workerSecrets } from './issuer-files.ts';
 
 const FLAGS = {
   data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
   ...JSON_FLAG,
 } as const satisfies Flags;
-const VERBS = ['show', 'init', 'rotate', 'revoke', 'delegate', 'secrets'];
+const VERBS = ['show', 'init', 'rotate', 'revoke', 'secrets'];
 
 export const ISSUER_COMMAND: Command = {
   summary: 'manage the keys with which this gateway admits nodes',
-  examples: `show | init | rotate | revoke KEY | delegate | secrets
+  examples: `show | init | rotate | revoke KEY | secrets
 
   otela-gateway issuer show                                    prints root_key, which other institutions add as a peer
   otela-gateway issuer rotate                                  creates a new gateway key; restart the gateway to use it
   otela-gateway issuer revoke KEY                              revokes a leaked key and ends its sessions
-  (umask 077; otela-gateway issuer delegate > gw2.json)                     secret key and certificate for a follower
   otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
   verbs: VERBS,
   flags: FLAGS,
@@ -44,15 +41,11 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
   const [verb, key] = words;
   const wanted = (verb === 'revoke') === (key !== undefined);
   if (!wanted || !VERBS.includes(verb ?? ''))
-    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | delegate | secrets');
+    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | secrets');
   const nowS = Math.floor(Date.now() / 1000);
   const dir = join(values.data, 'issuer');
   if (verb !== 'init') await existing(dir);
   const before = await openIssuer(dir, nowS);
-  if (verb === 'delegate') {
-    console.log(issueGatewayKey(before, nowS));
-    return EXIT_DONE;
-  }
   if (verb === 'secrets') {
     // This is input for `wrangler secret bulk`. It contains the gateway's key, so operators should pipe it and not
     // store it.
@@ -60,8 +53,6 @@ async function issuerCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
-  // Followers trust the gateway that the root's statement names, so the statement must name the new key.
-  renewStatement(values.data, after);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);
   return EXIT_DONE;

@@ -174,7 +174,7 @@ function decode({ certificate }: GatewayKey): Certificate {
   }
 }
 
-export function requireRoot({ root, dir }: IssuerFiles): string {
+function requireRoot({ root, dir }: IssuerFiles): string {
   if (root !== undefined) return root;
   throw new IssuerError(`This requires the root key: put root.key into ${dir}, and remove it afterwards.`);
 }
@@ -222,13 +222,13 @@ async function lines(dir: string, name: string): Promise<string[]> {
 }
 
 /** Reads a file; undefined if it does not exist. Removes other users' access to it. */
-export async function readIssuerFile(dir: string, name: string): Promise<string | undefined> {
+async function readIssuerFile(dir: string, name: string): Promise<string | undefined> {
   const file = join(dir, name);
   const text = await readIfExists(file);
   if (text !== undefined) await chmod(file, 0o600);
   return text;
 }
 
-export async function writeIssuerFile(dir: string, name: string, text: string): Promise<void> {
+async function writeIssuerFile(dir: string, name: string, text: string): Promise<void> {
   writePrivateFile(join(dir, name), `${text}\n`);
 }

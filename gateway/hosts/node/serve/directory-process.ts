@@ -8,7 +8,6 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writePrivateFile } from '../../../../node/private-file.ts';
 import manifest from '../../../../package.json' with { type: 'json' };
-import { CommandError } from '../../../command-error.ts';
 import { nowS } from '../../../platform/unix-time.ts';
 import { OWNER } from '../cluster/directory-membership.ts';
 import { DirectoryObjects } from '../cluster/directory-objects.ts';
@@ -17,7 +16,6 @@ import type { SharedObjects, SharingContext } from '../cluster/shared-objects.ts
 import type { DataDirectory } from '../data/data-directory.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
-import { readRole } from '../replication/role-file.ts';
 import { type DirectoryProcess, PROCESSES_DIRECTORY } from './process-count.ts';
 
 interface OpenedProcess {
@@ -30,13 +28,11 @@ interface OpenedProcess {
   share(context: SharingContext): SharedObjects;
 }
 
-/** @throws CommandError, IssuerError */
+/** @throws IssuerError */
 export async function openDirectoryProcess(
   { shared, number }: DirectoryProcess,
   data: DataDirectory,
 ): Promise<OpenedProcess> {
-  if (readRole(shared).role === 'follower')
-    throw new CommandError('A gateway that follows another one cannot have several processes.');
   const isFirst = number === OWNER;
   // The first process is ready before the others start, so the issuer's files exist.
   const issuer = workerSecrets(await openIssuer(join(shared, 'issuer'), nowS()));

@@ -98,9 +98,7 @@ function databasePlan({ data, cluster, files }: ServeOptions, flags: readonly st
 }
 
 /** Processes that share a data directory. The first one uses it as a single gateway does. */
-function directoryPlan({ data, files, follow, identity }: ServeOptions, flags: readonly string[]): ProcessPlan {
-  if (follow !== undefined || identity !== undefined)
-    throw new UsageError('--processes and --follow exclude each other: a follower is one process');
+function directoryPlan({ data, files }: ServeOptions, flags: readonly string[]): ProcessPlan {
   const shared = resolve(data);
   const directory = join(shared, PROCESSES_DIRECTORY);
   mkdirSync(directory, { recursive: true, mode: 0o700 });

@@ -34,13 +34,7 @@ export const SERVE_FLAGS = {
   'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM file with the certificate, followed by its chain' },
   'tls-key': { value: 'FILE', takes: 'file', help: 'PEM file with the private key of the certificate' },
   ...DOMAIN_FLAGS,
-  url: { value: 'URL', help: 'URL at which agents and other gateways reach this gateway' },
-  follow: { value: 'URL', help: 'URL of the primary of the institution; this gateway becomes its follower' },
-  identity: {
-    value: 'FILE',
-    takes: 'file',
-    help: 'output of `issuer delegate`; required at the first start of a follower',
-  },
+  url: { value: 'URL', help: 'URL at which agents reach this process, if several share the database' },
   release: {
     value: 'DIR',
     takes: 'directory',
@@ -68,7 +62,7 @@ export const SERVE_FLAGS = {
   'max-stale': {
     default: '24h',
     value: 'TIME',
-    help: 'how long a follower serves without its primary, and known keys without PostgreSQL',
+    help: 'how long keys that a process knows are served without PostgreSQL',
   },
   ...JSON_FLAG,
 } as const satisfies Flags;
@@ -81,7 +75,7 @@ export const SERVE_COMMAND: Command = {
   otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
   otela-gateway serve --data /var/lib/otela/data --domain gw.example.org    with its own certificate; ports 443 and 80
   otela-gateway serve --files s3://otela/files                 a bucket; AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …
-  otela-gateway serve --data ./gw2 --follow https://gw1.example.org --url https://gw2.example.org --identity gw2.json
+  otela-gateway serve --data ./data --processes auto           a process for each core
 
 Prints "otela-gateway ready URL" as soon as it accepts requests. The first start creates DATA/admin.key, the key of the first operator.
 SIGTERM and SIGINT refuse requests that wait for a node, wait at most 5 s for running responses, then exit with 0; a second signal exits immediately.
@@ -103,15 +97,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
   const files = values.files === undefined ? {} : { files: values.files };
   const url = values.url === undefined ? {} : { url: httpUrl('--url', values.url) };
-  const follow = values.follow === undefined ? {} : { follow: httpUrl('--follow', values.follow) };
-  if (values.follow !== undefined && values.url === undefined)
-    throw new UsageError('--follow needs --url: the address at which agents and the primary reach this gateway');
-  const identity = values.identity === undefined ? {} : { identity: values.identity };
   const database = values.database === undefined ? {} : { database: postgresUrl(values.database) };
-  if (values.database !== undefined && values.follow !== undefined)
-    throw new UsageError(
-      '--database and --follow exclude each other: accounts in PostgreSQL are not copied to followers',
-    );
   const cluster = clusterFlags(values);
   const release = values.release === undefined ? {} : { release: values.release };
   const policy = values.policy === undefined ? {} : { policy: values.policy };
@@ -124,8 +110,6 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     ...files,
     ...tls,
     ...url,
-    ...follow,
-    ...identity,
     ...policy,
     ...release,
     ...database,

@@ -23,12 +23,10 @@ import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts
 import { rethrowDiskError } from '../data/disk-error.ts';
 import { refuseDamaged } from '../data/refuse-damaged.ts';
 import type { TlsMaterial } from '../http-server.ts';
-import { adoptIdentity, requireIdentity } from '../issuer/delegated-key.ts';
-import { keyNames, openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
+import { openIssuer, workerSecrets } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
 import { fileStoreProblem, openFileStore } from '../open-file-store.ts';
 import { refuseBound } from '../postgresql/database-binding.ts';
-import { resolveRole } from '../replication/resolve-role.ts';
 import { checkReady } from './check-ready.ts';
 import type { DirectoryProcess } from './process-count.ts';
 import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
@@ -43,15 +41,8 @@ export interface ServeOptions {
   files?: string;
   /** Paths of PEM files. */
   tls?: { cert: string; key: string };
-  /** URL at which other gateways and agents reach this one. */
+  /** URL of this gateway; absent: the address at which it listens. */
   url?: string;
-  /**
-   * URL of the institution's primary, which this gateway follows. It is stored in DATA/role.json (resolveRole), which
-   * Replication reads.
-   */
-  follow?: string;
-  /** A file from `issuer delegate` with the key and certificate of this gateway. Needed once. */
-  identity?: string;
   /** TypeScript or JavaScript file with the operator's own routing policies. */
   policy?: string;
   /** URL of the PostgreSQL database with the accounts; absent: a file in the data directory. */
@@ -62,7 +53,7 @@ export interface ServeOptions {
   member?: DirectoryProcess;
   /** Directory with a release, from which agents are installed; absent: `release` in the data directory. */
   release?: string;
-  /** How long a follower serves without its primary, and known keys without PostgreSQL. Milliseconds; default: a day. */
+  /** How long known keys are served without PostgreSQL. Milliseconds; default: a day. */
   maxStaleMs?: number;
 }
 
@@ -147,7 +138,6 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     settings: { ...settings, ...installation.issuer, ADMIN_KEY_SHA256: sha256Hex(installation.adminKey) },
     tls,
     policies,
-    following: installation.following,
     maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
     cluster: installation.share,
     log,
@@ -164,9 +154,6 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
       throw new CommandError(listenError(cause, options).message, { cause });
     });
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
-    await gateway.following?.firstCopy().catch((cause: unknown) => {
-      throw new CommandError(errorText(cause), { cause });
-    });
     await checkReady(url, installation.adminKey, log);
     if (!isSwitchOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release: anyone with a join token can run any program as an agent');
@@ -186,7 +173,6 @@ interface Installation {
   adminKey: string;
   /** Settings with the issuer's keys. */
   issuer: Record<string, string>;
-  following: NodeGatewayOptions['following'];
   /** Opens the objects that this process shares with others. Undefined: it is the only process. */
   share: NodeGatewayOptions['cluster'];
   /** The accounts, if another process of this host has them. */
@@ -205,28 +191,14 @@ async function openInstallation(
     const { openCluster } = await import('../cluster/open-cluster.ts');
     const { OwnedNamespaces } = await import('../cluster/owned-namespaces.ts');
     const parts = await openCluster(database, data, flags, program.postgresMigrations);
-    return {
-      ...parts.secrets,
-      following: undefined,
-      share: (context) => new OwnedNamespaces({ ...context, parts }),
-    };
+    return { ...parts.secrets, share: (context) => new OwnedNamespaces({ ...context, parts }) };
   }
   if (member !== undefined) {
     const { openDirectoryProcess } = await import('./directory-process.ts');
-    return { ...(await openDirectoryProcess(member, data)), following: undefined };
+    return openDirectoryProcess(member, data);
   }
-  if (options.identity !== undefined) await adoptIdentity(data.issuer, options.identity);
-  else if (options.follow !== undefined) await requireIdentity(data.issuer);
-  const files = await openIssuer(data.issuer, nowS());
-  resolveRole(data.path, options.follow);
-  const { gateway: key, certificate } = files;
-  const following = {
-    data: data.path,
-    identity: { key, certificate, revoked: new Set(keyNames(files).revoked) },
-    url: options.url,
-    maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
-  };
-  return { adminKey: data.adminKey, issuer: workerSecrets(files), following, share: undefined };
+  const issuer = workerSecrets(await openIssuer(data.issuer, nowS()));
+  return { adminKey: data.adminKey, issuer, share: undefined };
 }
 
 /** @throws CommandError if the database cannot be used, or belongs to another data directory */

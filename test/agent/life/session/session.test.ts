@@ -8,7 +8,7 @@ import { MEMBERSHIP_DEFAULTS } from '../../../../shared/gossip/index.ts';
 import { labTicket } from '../../support/fake-admission.ts';
 import { FakeTunnel } from '../../support/fake-tunnel.ts';
 
-const [FIRST, FOLLOWER, PEER, LATER] = ['http://first/', 'http://follower/', 'http://peer/', 'http://later/'];
+const [FIRST, SECOND, PEER, LATER] = ['http://first/', 'http://second/', 'http://peer/', 'http://later/'];
 const LOOK_MS = 40_000;
 
 /** The real wait clock counts turns of the process, which a fake clock does not have: waits here are plain timers. */
@@ -24,7 +24,7 @@ vi.mock('../../../../agent/wait-clock.ts', async (original) => {
 afterEach(() => void vi.useRealTimers());
 
 /**
- * A session that knows a configured gateway, its follower and a peer's gateway. `says`: the hints of each; undefined:
+ * A session that knows a configured gateway, a second one and a peer's gateway. `says`: the hints of each; undefined:
  * no answer.
  */
 function session(says: Record<string, (() => GatewayHints) | undefined> = {}) {
@@ -49,7 +49,7 @@ function session(says: Record<string, (() => GatewayHints) | undefined> = {}) {
     key,
     gateways: [
       { url: new URL(FIRST), own: true },
-      { url: new URL(FOLLOWER), own: true },
+      { url: new URL(SECOND), own: true },
       { url: new URL(PEER), own: false },
     ],
     configured: [new URL(FIRST)],
@@ -95,24 +95,24 @@ const word = (...urls: string[]): GatewayHints => ({
   membership: { ...MEMBERSHIP_DEFAULTS, probe_ms: 7_000 },
 });
 
-test('while the first is away its follower says which there are, and how often to probe', async () => {
+test('while the first is away the second says which there are, and how often to probe', async () => {
   const { made, tuned, served, connect } = session({
-    [FOLLOWER]: () => word(FIRST, PEER, LATER),
+    [SECOND]: () => word(FIRST, PEER, LATER),
     [PEER]: () => word(),
   });
   connect(FIRST, false);
   await vi.advanceTimersByTimeAsync(LOOK_MS);
-  expect(served()).toEqual([FIRST, FOLLOWER, PEER, LATER]);
+  expect(served()).toEqual([FIRST, SECOND, PEER, LATER]);
   expect(tuned).toMatchObject([{ probeMs: 7_000 }]);
   await made.close();
 });
 
 test('where only a peer’s gateway is connected it is not asked, whatever it would say, and no gateway is left', async () => {
-  const { made, served, asked, connect } = session({ [PEER]: () => word(LATER), [FOLLOWER]: () => word(FIRST) });
-  for (const url of [FIRST, FOLLOWER]) connect(url, false);
+  const { made, served, asked, connect } = session({ [PEER]: () => word(LATER), [SECOND]: () => word(FIRST) });
+  for (const url of [FIRST, SECOND]) connect(url, false);
   await vi.advanceTimersByTimeAsync(2 * LOOK_MS);
   expect(asked).toEqual([]);
-  expect(served()).toEqual([FIRST, FOLLOWER, PEER]);
+  expect(served()).toEqual([FIRST, SECOND, PEER]);
   await made.close();
 });
 
@@ -121,12 +121,12 @@ test('a peer’s gateway ends no session: not by a 410 while the own gateways ar
   const peer = tunnels.get(PEER)?.options;
   peer?.onConnected?.(`gw:${made.ticket.keyName}`);
   peer?.onOver?.('evicted');
-  for (const url of [FIRST, FOLLOWER]) {
+  for (const url of [FIRST, SECOND]) {
     connect(url, false);
     tunnels.get(url)?.options.onDisconnected?.();
   }
   expect(ended).toEqual([]);
-  tunnels.get(FOLLOWER)?.options.onOver?.('evicted here');
+  tunnels.get(SECOND)?.options.onOver?.('evicted here');
   expect(ended).toEqual(['evicted here']);
   await made.close();
 });
@@ -150,7 +150,7 @@ test('a peer’s gateway is not told what would be deployed here; an order that 
   const { made, tunnels } = session();
   const ask = async (url: string, order: Uint8Array) => (await tunnels.get(url)?.options.order?.(order))?.answer;
   expect(await ask(PEER, new Uint8Array())).toMatchObject({ kind: 'refused' });
-  expect(await ask(FOLLOWER, new Uint8Array())).toEqual({ kind: 'described', offers: [] });
+  expect(await ask(SECOND, new Uint8Array())).toEqual({ kind: 'described', offers: [] });
   expect(await ask(PEER, new Uint8Array(1))).toEqual({ kind: 'described', offers: [] });
   await made.close();
 });
@@ -158,27 +158,27 @@ test('a peer’s gateway is not told what would be deployed here; an order that 
 test('gateways of the institution claim each other’s attempts; a peer’s gateway claims none and gives none', async () => {
   const { made, tunnels } = session();
   const siblings = (url: string) => [...(tunnels.get(url)?.options.siblings?.() ?? [])];
-  expect(siblings(FIRST)).toEqual([tunnels.get(FOLLOWER)?.attempts]);
-  expect(siblings(FOLLOWER)).toEqual([tunnels.get(FIRST)?.attempts]);
+  expect(siblings(FIRST)).toEqual([tunnels.get(SECOND)?.attempts]);
+  expect(siblings(SECOND)).toEqual([tunnels.get(FIRST)?.attempts]);
   expect(siblings(PEER)).toEqual([]);
   await made.close();
 });
 
 test('a peer that was removed is left, and its gateway is not asked about it', async () => {
-  const { made, served } = session({ [FIRST]: () => word(FOLLOWER), [PEER]: () => word(FIRST, FOLLOWER, LATER) });
+  const { made, served } = session({ [FIRST]: () => word(SECOND), [PEER]: () => word(FIRST, SECOND, LATER) });
   await vi.advanceTimersByTimeAsync(LOOK_MS);
-  expect(served()).toEqual([FIRST, FOLLOWER]);
+  expect(served()).toEqual([FIRST, SECOND]);
   await made.close();
 });
 
 test('a log goes to the own gateways that are connected, and to all of them where none is yet; never to a peer’s', async () => {
   const { made, told, connect } = session();
-  for (const url of [FIRST, FOLLOWER, PEER]) connect(url, false);
+  for (const url of [FIRST, SECOND, PEER]) connect(url, false);
   await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
-  expect(told.splice(0)).toEqual([FIRST, FOLLOWER]);
-  connect(FOLLOWER, true);
+  expect(told.splice(0)).toEqual([FIRST, SECOND]);
+  connect(SECOND, true);
   connect(PEER, true);
   await made.leaveLogTail(new Uint8Array(3), AbortSignal.timeout(1_000));
-  expect(told).toEqual([FOLLOWER]);
+  expect(told).toEqual([SECOND]);
   await made.close();
 });
