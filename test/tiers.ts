@@ -111,6 +111,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/process-links': 'an end without the cluster key gets nothing, a broken peer harms its link alone',
     'standalone/stream-of-reset-object': '',
     'postgresql/accounts': 'each query of accounts that two databases write differently',
+    'postgresql/membership': 'which of several processes own the objects, also if disks are full',
     'files/batch-bounds': '',
     'files/batch-clock': 'batches over days in virtual time, a crash at any moment: each line is answered once',
     'files/batch-failures': 'stores and objects fail: the batch continues afterwards',

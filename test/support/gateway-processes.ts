@@ -60,12 +60,24 @@ export class GatewayProcesses {
     return ['--database', this.url, '--files', files, '--cluster-key', key, '--cluster-address', address];
   }
 
-  /** @param isNamed agents learn the address of the process */
-  async add(isNamed = true): Promise<Gateway> {
+  /** Number of slots that a process owns. */
+  async slotsOf(gateway: Gateway): Promise<number> {
+    const [address] = [...this.#addresses].find(([, one]) => one === gateway) ?? [];
+    const [row] = await this.rows(`SELECT count(*) FROM object_slots s
+      JOIN gateway_processes p ON p.incarnation = s.owner WHERE p.ended IS NULL AND p.address = '${address}'`);
+    return Number(row?.[0]);
+  }
+
+  /**
+   * @param isNamed agents learn the address of the process
+   * @param data its data directory; default: a temporary one
+   */
+  async add(isNamed = true, data?: string): Promise<Gateway> {
     const port = await freePort();
     const url = isNamed ? ['--url', `http://127.0.0.1:${port}`] : [];
     const address = `127.0.0.1:${await freePort()}`;
-    const gateway = await Gateway.start({ port, args: [...this.flags(address), ...url] });
+    const args = [...this.flags(address), ...url];
+    const gateway = await Gateway.start({ port, args, ...(data !== undefined && { data }) });
     this.gateways.push(gateway);
     this.#addresses.set(address, gateway);
     return gateway;

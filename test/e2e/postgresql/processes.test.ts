@@ -1,9 +1,11 @@
 /** Several equal gateway processes on one database. */
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { REGISTRY_OBJECT_NAME } from '../../../gateway/platform/registry-object-name.ts';
 import { NO_POSTGRES } from '../../support/abilities.ts';
 import { startAgent } from '../../support/agent.ts';
 import { type Engine, startEngine } from '../../support/engine.ts';
+import { mountFileSystem } from '../../support/file-system.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { GatewayProcesses } from '../../support/gateway-processes.ts';
 import { commandOf, descendants } from '../../support/process-table.ts';
@@ -114,6 +116,26 @@ describe.skipIf(NO_POSTGRES !== undefined)(`gateway processes${NO_POSTGRES ? ` (
     expect(engine.running()).toBe(1);
     leaving.abort();
     await eventually('the end of the work', 5_000, async () => (engine.running() === 0 ? true : undefined));
+    await third.stop();
+  });
+
+  test('a process with a full disk gives its objects to the others until it can write again', async ({ skip }) => {
+    const disk = mountFileSystem({ sizeMiB: 64 });
+    if (typeof disk === 'string') return skip(disk);
+    const third = await processes.add(false, join(disk.path, 'data'));
+    const owns = (isWanted: (slots: number) => boolean) =>
+      eventually('the slots', 20_000, async () => (isWanted(await processes.slotsOf(third)) ? true : undefined));
+    await owns((slots) => slots > 0);
+    disk.fill(0);
+    await owns((slots) => slots === 0);
+    await eventually('other owners', 10_000, async () => {
+      const slots = await Promise.all([first, second].map((gateway) => processes.slotsOf(gateway)));
+      return slots.reduce((all, own) => all + own, 0) === 256 ? true : undefined;
+    });
+    expect(await first.createKey('at a full disk')).toMatch(/^sk-otela-/);
+    expect((await ask(third, { stand_in: { tokens: 1 } })).status).toBe(200);
+    disk.empty();
+    await owns((slots) => slots > 0);
     await third.stop();
   });
 

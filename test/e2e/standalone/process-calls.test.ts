@@ -23,7 +23,7 @@ afterEach(async () => {
 
 /** A process with a membership that says that OWNER owns all objects. */
 async function start(incarnation: string): Promise<Process> {
-  const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0 };
+  const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0, stores: true };
   let see: Process['see'] = () => {};
   const cluster = new Cluster({
     key: KEY,

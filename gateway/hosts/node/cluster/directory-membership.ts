@@ -121,7 +121,7 @@ export class DirectoryMembership implements ProcessMembership {
 function readRow(path: string): ProcessRow[] {
   try {
     const { success, data } = rowSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-    return success ? [{ ...data, url: undefined, beat: 0 }] : [];
+    return success ? [{ ...data, url: undefined, beat: 0, stores: true }] : [];
   } catch {
     return [];
   }

@@ -7,7 +7,7 @@ import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
 import { DatabaseClock } from './database-clock.ts';
-import { ObjectSlots } from './object-slots.ts';
+import { ObjectSlots, SLOTS } from './object-slots.ts';
 import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
 import { BEAT_MS, OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow, ProcessTable } from './process-table.ts';
 
@@ -18,6 +18,8 @@ interface MembershipOptions {
   connection: Connection;
   me: ProcessIdentity;
   events: MembershipEvents;
+  /** False while this process cannot write to its disk: it then gives its slots to processes that can. */
+  stores(): boolean;
 }
 
 export class Membership implements ProcessMembership {
@@ -40,10 +42,10 @@ export class Membership implements ProcessMembership {
 
   constructor(options: MembershipOptions) {
     this.#options = options;
-    const { connection, me } = options;
+    const { connection, me, stores } = options;
     this.#clock = new DatabaseClock(options.events.log);
     this.#slots = new ObjectSlots(connection, me.incarnation);
-    this.#processes = new ProcessTable(connection, me, () => performance.now());
+    this.#processes = new ProcessTable(connection, me, () => performance.now(), stores);
   }
 
   /** Joins the other processes and claims slots. */
@@ -93,6 +95,14 @@ export class Membership implements ProcessMembership {
     return this.#mine.size;
   }
 
+  /** Number of slots that this process should own. If no process can write to its disk, all own slots. */
+  get #share(): number {
+    const able = this.#running.filter(({ stores }) => stores);
+    const owners = able.length === 0 ? this.#running : able;
+    const isOwner = owners.some(({ incarnation }) => incarnation === this.#options.me.incarnation);
+    return isOwner ? Math.ceil(SLOTS / owners.length) : 0;
+  }
+
   /** Runs a round now. Concurrent calls share it. Never rejects. */
   now(): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
@@ -123,14 +133,15 @@ export class Membership implements ProcessMembership {
     this.#beatAt = sentAt;
     this.#setRunning(await this.#processes.running());
     const owned = this.#mine;
-    await this.#slots.claim(this.size);
+    const share = this.#share;
+    await this.#slots.claim(share);
     this.#setOwned(new Set(this.#slots.owned()));
     const isNew = [...this.#mine].some((slot) => !owned.has(slot));
     if (isNew || performance.now() - this.#alarmsAt > ALARMS_MS)
       events.onAlarms(await readAlarms(connection, this.#mine));
     if (isNew) this.#alarmsAt = performance.now();
     events.onProcesses(this.#running.filter(({ incarnation }) => incarnation !== me.incarnation));
-    await this.#giveBack(this.#slots.excess(this.size));
+    await this.#giveBack(this.#slots.excess(share));
   }
 
   #setRunning(running: ProcessRow[]): void {

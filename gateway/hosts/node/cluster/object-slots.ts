@@ -46,9 +46,9 @@ export class ObjectSlots {
     return [...this.#owners].flatMap(([slot, { owner }]) => (owner === this.#me ? [slot] : []));
   }
 
-  /** Claims free slots up to an equal share of all slots, and reads which process owns which slot. */
-  async claim(processes: number): Promise<void> {
-    const wanted = Math.ceil(SLOTS / Math.max(1, processes)) - this.owned().length;
+  /** Claims free slots until this process owns `share` of them, and reads which process owns which slot. */
+  async claim(share: number): Promise<void> {
+    const wanted = share - this.owned().length;
     if (wanted > 0) {
       const query = `UPDATE object_slots s SET owner = $1, epoch = s.epoch + 1
         FROM (SELECT o.slot FROM object_slots o
@@ -69,10 +69,11 @@ export class ObjectSlots {
     );
   }
 
-  /** Slots that this process should give back, so that each of `processes` has an equal share. */
-  excess(processes: number): number[] {
+  /** Slots that this process should give back now, so that it owns `share` of them in the end: all, if it is 0. */
+  excess(share: number): number[] {
     const owned = this.owned();
-    const tooMany = owned.length - Math.ceil(SLOTS / Math.max(1, processes));
+    if (share === 0) return owned;
+    const tooMany = owned.length - share;
     return tooMany <= 0 ? [] : owned.slice(-Math.ceil(tooMany / GIVEN_BACK_SHARE));
   }
 

@@ -7,7 +7,7 @@ import type { Env, PoolState } from '../../../env.ts';
 import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
-import { StorageHealth } from '../../../platform/storage/storage-health.ts';
+import { StorageHealth, storageHealth } from '../../../platform/storage/storage-health.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
 import { UsageRecords } from '../postgresql/usage/usage-records.ts';
@@ -55,7 +55,8 @@ export class OwnedNamespaces implements SharedObjects {
     this.#owned = new ObjectHost({ directory: scratch, classes, env: envOfOwned, log, owned });
     this.#cluster = new Cluster({
       key,
-      membership: (events) => new Membership({ connection: control, me, events }),
+      membership: (events) =>
+        new Membership({ connection: control, me, events, stores: () => storageHealth.failure === undefined }),
       me,
       local,
       owned: this.#owned,

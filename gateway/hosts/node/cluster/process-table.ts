@@ -22,9 +22,11 @@ export interface ProcessRow {
   url: string | undefined;
   version: string;
   beat: number;
+  /** False while it cannot write to its disk: then it should own no objects. */
+  stores: boolean;
 }
 
-export type ProcessIdentity = Omit<ProcessRow, 'beat'>;
+export type ProcessIdentity = Omit<ProcessRow, 'beat' | 'stores'>;
 
 /** The number of heartbeats that an observer saw, and when it first saw this number. */
 interface Observed {
@@ -36,14 +38,19 @@ export class ProcessTable {
   readonly #connection: Connection;
   readonly #me: ProcessIdentity;
   readonly #now: () => number;
+  readonly #stores: () => boolean;
   /** By incarnation; at most the processes of the last reading. */
   #observed = new Map<string, Observed>();
 
-  /** @param now a monotonic clock in milliseconds */
-  constructor(connection: Connection, me: ProcessIdentity, now: () => number) {
+  /**
+   * @param now a monotonic clock in milliseconds
+   * @param stores false while this process cannot write to its disk
+   */
+  constructor(connection: Connection, me: ProcessIdentity, now: () => number, stores: () => boolean) {
     this.#connection = connection;
     this.#me = me;
     this.#now = now;
+    this.#stores = stores;
   }
 
   /**
@@ -53,9 +60,9 @@ export class ProcessTable {
   async join(): Promise<void> {
     const { incarnation, process, address, url = null, version } = this.#me;
     await this.#connection.query('DELETE FROM gateway_processes WHERE ended IS NOT NULL OR process = $1', [process]);
-    const insert = `INSERT INTO gateway_processes (incarnation, process, address, url, version)
-      VALUES ($1, $2, $3, $4, $5)`;
-    await this.#connection.query(insert, [incarnation, process, address, url, version]);
+    const insert = `INSERT INTO gateway_processes (incarnation, process, address, url, version, stores)
+      VALUES ($1, $2, $3, $4, $5, $6)`;
+    await this.#connection.query(insert, [incarnation, process, address, url, version, this.#stores()]);
   }
 
   /**
@@ -63,16 +70,16 @@ export class ProcessTable {
    * this one.
    */
   async beat(): Promise<number | undefined> {
-    const query = `UPDATE gateway_processes SET beat = beat + 1 WHERE incarnation = $1 AND ended IS NULL
+    const query = `UPDATE gateway_processes SET beat = beat + 1, stores = $2 WHERE incarnation = $1 AND ended IS NULL
       RETURNING cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)`;
-    const [row] = (await this.#connection.query(query, [this.#me.incarnation])).rows;
+    const [row] = (await this.#connection.query(query, [this.#me.incarnation, this.#stores()])).rows;
     return row === undefined ? undefined : Number(row[0]);
   }
 
   /** Returns the running processes, and declares the end of those that are silent. */
   async running(): Promise<ProcessRow[]> {
-    const query = `SELECT incarnation, process, address, url, version, beat FROM gateway_processes WHERE ended IS NULL
-      ORDER BY process`;
+    const query = `SELECT incarnation, process, address, url, version, beat, stores FROM gateway_processes
+      WHERE ended IS NULL ORDER BY process`;
     const rows = (await this.#connection.query(query)).rows.map(processOf);
     const now = this.#now();
     const observed = new Map<string, Observed>();
@@ -100,7 +107,7 @@ export class ProcessTable {
   }
 }
 
-function processOf([incarnation, process, address, url, version, beat]: readonly unknown[]): ProcessRow {
+function processOf([incarnation, process, address, url, version, beat, stores]: readonly unknown[]): ProcessRow {
   return {
     incarnation: String(incarnation),
     process: Number(process),
@@ -108,5 +115,6 @@ function processOf([incarnation, process, address, url, version, beat]: readonly
     url: url === null ? undefined : String(url),
     version: String(version),
     beat: Number(beat),
+    stores: stores === 1,
   };
 }

@@ -137,6 +137,8 @@ export const processes = pgTable('gateway_processes', {
   beat: bigint('beat', { mode: 'number' }).notNull().default(0),
   /** NULL while it runs; then `left`, `proved` or `silent`. */
   ended: text('ended'),
+  /** False while it cannot write to its disk: then it owns no objects. */
+  stores: boolean('stores').notNull().default(true),
 });
 
 /** Secrets that all processes share, encrypted with the key of `--cluster-key`. */

@@ -1,0 +1,1 @@
+ALTER TABLE "gateway_processes" ADD COLUMN "stores" boolean DEFAULT true NOT NULL;
