@@ -196,6 +196,8 @@ async function buildDashboard(): Promise<void> {
     root: join(ROOT, 'dashboard'),
     configFile: false,
     logLevel: 'warn',
+    // The page works below any path, because its files name each other by relative addresses.
+    base: './',
     // Small files are not inlined: `data:` URLs would need a laxer content-security policy.
     build: {
       outDir: unfinished,

@@ -199,6 +199,8 @@ export interface Env extends IssuerEnvironment {
   SMTP_URL?: string;
   /** Sends mail; absent: mail is disabled. */
   MAILER?: Mailer;
+  /** Path below which a proxy shows this gateway, from `serve --base-path`; only on the Node host. */
+  BASE_PATH?: string;
   /** Secrets that sign webhooks, each `whsec_` and base64. JSON: secrets by URL. */
   WEBHOOK_SECRETS?: string;
   /**

@@ -2,6 +2,7 @@ import { CSPProvider } from '@base-ui/react/csp-provider';
 import { Tooltip } from '@base-ui/react/tooltip';
 import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
 import { useDeferredValue, useEffect, useState } from 'react';
+import { basePath } from '../api/base-path.ts';
 import { t } from '../texts/index.ts';
 import { buttonClass } from '../ui/button.tsx';
 import { Empty, Show } from '../ui/feedback.tsx';
@@ -42,10 +43,10 @@ function Reference() {
       about={texts.about}
       actions={
         <>
-          <a className={buttonClass()} href="/openapi.json">
+          <a className={buttonClass()} href={`${basePath}/openapi.json`}>
             openapi.json
           </a>
-          <a className={buttonClass()} href="/">
+          <a className={buttonClass()} href={`${basePath}/`}>
             {texts.back}
           </a>
         </>

@@ -1,5 +1,6 @@
 import { type FormEvent, useState } from 'react';
 import { neverRejects } from '../../shared/timing/in-background.ts';
+import { gatewayUrl } from '../api/base-path.ts';
 import { t } from '../texts/index.ts';
 import { Button } from '../ui/button.tsx';
 import { Failure, Tag } from '../ui/feedback.tsx';
@@ -121,7 +122,7 @@ function requestOf(
 ): Request {
   const { method, path, parameters = [] } = operation;
   const headers = new Headers();
-  const url = new URL(path, location.origin);
+  const url = new URL(gatewayUrl + path);
   for (const { name, in: place } of parameters) {
     const value = filled.text(`${place} ${name}`);
     if (value === '') continue;

@@ -1,4 +1,5 @@
 /** `/v1/batches` and `/v1/files`, by the names that the pages use. Times are Unix seconds. */
+import { basePath } from './base-path.ts';
 import { gateway } from './client.ts';
 import type { paths } from './contract.ts';
 import type { ListQuery } from './resources.ts';
@@ -47,7 +48,7 @@ export const readFiles = (query: ListQuery, signal: AbortSignal) =>
 export const deleteFile = (id: string) => gateway.DELETE('/v1/files/{id}', at(id));
 
 /** The gateway sends the file under the name that it was uploaded with. */
-export const contentPath = (id: string) => `/v1/files/${encodeURIComponent(id)}/content`;
+export const contentPath = (id: string) => `${basePath}/v1/files/${encodeURIComponent(id)}/content`;
 
 export function isOver({ status }: Batch): boolean {
   return status === 'completed' || status === 'failed' || status === 'expired' || status === 'cancelled';

@@ -2,6 +2,7 @@
 import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
 import { t } from '../texts/index.ts';
+import { basePath, gatewayUrl } from './base-path.ts';
 import type { paths } from './contract.ts';
 import { IdempotencyKeys } from './idempotency-keys.ts';
 
@@ -41,11 +42,14 @@ export class Problem extends Error {
   }
 }
 
-/** @throws Problem for an error status, `offline` if there is no response; AbortError */
+/**
+ * @param path begins with a slash
+ * @throws Problem for an error status, `offline` if there is no response; AbortError
+ */
 export async function send(path: string | Request, init: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, { credentials: 'same-origin', ...init });
+    response = await fetch(typeof path === 'string' ? basePath + path : path, { credentials: 'same-origin', ...init });
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
     throw new Problem(0, 'offline', t.errors.offline, { cause });
@@ -86,7 +90,7 @@ export function parseProblem(status: number, body: unknown): Problem {
  * The admin REST API, with its own types: `contract.ts` is generated from the gateway's /openapi.json. Each call
  * returns `data` or throws Problem.
  */
-export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => sendOnce(request) });
+export const gateway = createClient<paths>({ baseUrl: gatewayUrl, fetch: (request) => sendOnce(request) });
 
 /** @throws Problem; ZodError if the gateway has another version. */
 export async function readGateway<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {

@@ -1,5 +1,6 @@
 /** The live registry, from the gateway's event stream. Events are collected and applied together, once per paint. */
 import * as z from 'zod/mini';
+import { basePath } from './base-path.ts';
 import { liveNodeSchema, type ModelLoad, modelLoadSchema, type Node } from './schemas.ts';
 
 const snapshotSchema = z.object({ data: z.array(liveNodeSchema) });
@@ -95,7 +96,7 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
     againMs = Math.min(RETRY_MAX_MS, 2 * againMs);
   };
   const connect = () => {
-    source = new EventSource('/v1/registry/nodes/stream?load=1');
+    source = new EventSource(`${basePath}/v1/registry/nodes/stream?load=1`);
     for (const event of EVENTS)
       source.addEventListener(event, ({ data }: MessageEvent<string>) => {
         registry[event](data);

@@ -5,6 +5,7 @@
  */
 import { SealClientError, sealedFetch } from '../../clients/seal/index.ts';
 import { t } from '../texts/index.ts';
+import { basePath } from './base-path.ts';
 import { Problem, parseProblem } from './client.ts';
 
 const sealed = sealedFetch({ fetch: (input, init) => fetch(input, { credentials: 'same-origin', ...init }) });
@@ -18,7 +19,7 @@ export async function sendSealed(path: string, init: RequestInit): Promise<Respo
   if (!globalThis.isSecureContext) throw new Problem(0, 'not_sealable', t.chat.sealed.needsTls);
   let response: Response;
   try {
-    response = await sealed(path, init);
+    response = await sealed(basePath + path, init);
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
     if (cause instanceof SealClientError) throw new Problem(0, cause.code, cause.message, { cause });

@@ -2,6 +2,7 @@ import { Dialog } from '@base-ui/react/dialog';
 import clsx from 'clsx';
 import { type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
+import { basePath } from '../api/base-path.ts';
 import type { ConnectionStatus } from '../api/live-registry.ts';
 import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
@@ -193,7 +194,7 @@ function AccountMenu({ leave }: { leave: () => void }) {
       <MenuRule />
       <MenuChoice label={t.shell.language} value={language} options={LANGUAGE_OPTIONS} choose={chooseLanguage} />
       <MenuRule />
-      <MenuLink href="/docs">
+      <MenuLink href={`${basePath}/docs`}>
         <ApiIcon aria-hidden />
         {t.shell.api}
       </MenuLink>

@@ -1,4 +1,5 @@
 import { type ChangeEvent, type FormEvent, useEffect, useState } from 'react';
+import { gatewayUrl } from '../api/base-path.ts';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { Copy } from '../ui/copy.tsx';
@@ -24,7 +25,7 @@ interface SettingsDialogProps {
 export function SettingsDialog({ settings, models, store, change, apply, close }: SettingsDialogProps) {
   const set = (name: keyof ChatSettings) => (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) =>
     change({ ...settings, [name]: event.currentTarget.value });
-  const link = () => `${location.origin}/#/chat?${linkQuery(models, settings)}`;
+  const link = () => `${gatewayUrl}/#/chat?${linkQuery(models, settings)}`;
   return (
     <Dialog title={texts.title} close={close} footer={<Copy text={link} label={texts.link} />}>
       <div className="flex flex-col gap-5">

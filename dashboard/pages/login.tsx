@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import * as z from 'zod/mini';
 import { neverRejects } from '../../shared/timing/in-background.ts';
+import { basePath } from '../api/base-path.ts';
 import { readGateway, send } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
 import { t } from '../texts/index.ts';
@@ -13,7 +14,7 @@ const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string(
 
 /** The path that is opened after the login. A user that came to enter a code of `otela login` returns to that page. */
 function returnTo(): string {
-  return location.hash === '#/keys?code=' ? '/device' : '/';
+  return basePath + (location.hash === '#/keys?code=' ? '/device' : '/');
 }
 
 /** The key is sent to the gateway once; the browser keeps only a cookie that scripts cannot read. */
@@ -50,7 +51,7 @@ export function LoginPage({ entered }: { entered: () => void }) {
           <a
             key={issuer}
             className={buttonClass({ kind: 'primary' })}
-            href={`/login?issuer=${encodeURIComponent(issuer)}&return_to=${encodeURIComponent(returnTo())}`}
+            href={`${basePath}/login?issuer=${encodeURIComponent(issuer)}&return_to=${encodeURIComponent(returnTo())}`}
           >
             {t.login.institution(name)}
           </a>

@@ -9,6 +9,7 @@ type Purpose =
   | 'secret'
   | 'receipt'
   | 'login'
+  | 'login below a path'
   | 'login without TLS'
   | 'attestation'
   | 'key'
@@ -48,8 +49,8 @@ export async function decryptText(secret: string, purpose: Purpose, sealed: stri
 type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const keys = new Map<string, Promise<SealKey>>();
-/** Maximum cached keys: one installation has one secret and nine purposes. */
-const KEYS_MAX = 9;
+/** Maximum cached keys: one installation has one secret and ten purposes. */
+const KEYS_MAX = 10;
 
 function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {
   const name = sha256Hex(`otela-${purpose}-1\n${secret}`);

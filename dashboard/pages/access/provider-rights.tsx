@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'react';
+import { gatewayUrl } from '../../api/base-path.ts';
 import { gateway } from '../../api/client.ts';
 import { type ProviderRight, useResources } from '../../api/resources.ts';
 import { CredentialStatus, isGood } from '../../parts/credential-status.tsx';
@@ -46,7 +47,7 @@ export function ProviderRights({ mayRevoke }: { mayRevoke: boolean }) {
           secret={secret}
           command={{
             label: texts.install,
-            text: `curl -fsSL ${location.origin}/install | OTELA_TOKEN=${secret} sh`,
+            text: `curl -fsSL ${gatewayUrl}/install | OTELA_TOKEN=${secret} sh`,
           }}
           close={() => setSecret(undefined)}
         />

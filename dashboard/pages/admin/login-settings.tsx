@@ -1,4 +1,5 @@
 import { useMemo, useState } from 'react';
+import { gatewayUrl } from '../../api/base-path.ts';
 import type { Settings } from '../../api/resources.ts';
 import { RowMenu } from '../../parts/resource-list.tsx';
 import { t } from '../../texts/index.ts';
@@ -35,7 +36,7 @@ export function LoginSettings({ settings, save }: SettingsProps) {
       {edited !== undefined && (
         <IssuerDialog
           issuer={edited ?? undefined}
-          gatewayUrl={settings.public_url ?? location.origin}
+          gatewayUrl={settings.public_url ?? gatewayUrl}
           save={(oidc) => save({ oidc })}
           close={() => setEdited(undefined)}
         />

@@ -1,5 +1,6 @@
 import { useState } from 'react';
 import { Link } from 'wouter';
+import { gatewayUrl } from '../../api/base-path.ts';
 import { t } from '../../texts/index.ts';
 import { Copy } from '../../ui/copy.tsx';
 import { Dialog } from '../../ui/dialog.tsx';
@@ -29,7 +30,7 @@ const texts = t.models;
 /** A program that sends a request to this model. */
 export function CodeDialog({ model, close }: { model: string; close: () => void }) {
   const [language, setLanguage] = useState<Language>('curl');
-  const text = snippet(language, model, `${location.origin}/v1`);
+  const text = snippet(language, model, `${gatewayUrl}/v1`);
   return (
     <Dialog title={texts.use(model)} close={close} footer={<Copy text={text} />}>
       <div className="flex flex-col gap-4">

@@ -1,5 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
+import { gatewayUrl } from '../../api/base-path.ts';
 import { gateway } from '../../api/client.ts';
 import { type JoinToken, useResources } from '../../api/resources.ts';
 import { CredentialStatus } from '../../parts/credential-status.tsx';
@@ -95,7 +96,7 @@ export function JoinTokens({ asked, ask }: JoinTokensProps) {
 
 /** The line that installs an agent. A token has only letters, digits and dashes, so it needs no quotes. */
 function installLine(token: string): string {
-  return `curl -fsSL ${location.origin}/install | OTELA_TOKEN=${token} sh`;
+  return `curl -fsSL ${gatewayUrl}/install | OTELA_TOKEN=${token} sh`;
 }
 
 function columnsOf(now: number, revoke: (token: JoinToken) => void): Column<JoinToken>[] {

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { gatewayUrl } from '../../api/base-path.ts';
 import { Wizard } from '../../parts/job-script-wizard.tsx';
 import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
@@ -14,7 +15,7 @@ export default function ProvidersPage() {
       <JoinTokens asked={asked} ask={setAsked} />
       {role === 'operator' && <ProviderList newToken={setAsked} />}
       <Section title={t.wizard.title}>
-        <Wizard gateway={location.origin} />
+        <Wizard gateway={gatewayUrl} />
       </Section>
     </Page>
   );

@@ -8,6 +8,7 @@ import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { isRecent } from '../../../shared/timing/is-recent.ts';
 import type { Env } from '../../env.ts';
+import { basePathOf } from '../../http/base-path.ts';
 import { readFormFields } from '../../http/parse-body.ts';
 import { notifyRegistry } from '../../platform/notify-registry.ts';
 import { isLimited } from '../../settings/limits-schema.ts';
@@ -59,7 +60,7 @@ deviceRoutes.post('/login/device', async (c) => {
   const secret = await installationSecret(c.env);
   const userCode = newUserCode(secret, randomBytes);
   const { publicUrl } = await readGatewaySettings(c.env, now);
-  const page = `${(publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '')}/device`;
+  const page = `${(publicUrl ?? new URL(c.req.url).origin + basePathOf(c.req.raw)).replace(/\/$/, '')}/device`;
   rememberDevice(userCode, name, now);
   return c.json(
     {
@@ -78,7 +79,7 @@ deviceRoutes.post('/login/device', async (c) => {
  * The page on which the user types the code. No link fills the code in, because an attacker could send such a link, and
  * a click would approve the attacker's machine (RFC 8628 §5.4).
  */
-deviceRoutes.get('/device', (c) => c.redirect('/#/keys?code=', 302));
+deviceRoutes.get('/device', (c) => c.redirect(`${basePathOf(c.req.raw)}/#/keys?code=`, 302));
 
 deviceRoutes.post('/login/device/token', async (c) => {
   const now = Date.now();

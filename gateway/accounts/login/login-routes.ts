@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { errorResponse } from '../../../shared/proxy/error-response.ts';
 import type { Env } from '../../env.ts';
+import { basePathOf } from '../../http/base-path.ts';
 import { responseOf } from '../../http/http-request.ts';
 import { readParsedBody } from '../../http/parse-body.ts';
 import { requestIdOf } from '../../http/request-id.ts';
@@ -19,6 +20,7 @@ import { clientSecret } from './client-secret.ts';
 import { CONFIRMATION_NAME } from './confirmation-object.ts';
 import { sealKey } from './key-cookie.ts';
 import {
+  type BrowserView,
   closeSession,
   cookieOf,
   cookieText,
@@ -34,8 +36,14 @@ import { findOrCreateUser } from './oidc-user.ts';
 type LoginContext = Context<{ Bindings: Env }>;
 
 /** Names of the login cookie with and without TLS. A value encrypted for one is not valid in the other. */
-const LOGIN_COOKIES = { login: '__Host-otela-login', 'login without TLS': 'otela-login' } as const;
-const placeOf = (secure: boolean): keyof typeof LOGIN_COOKIES => (secure ? 'login' : 'login without TLS');
+const LOGIN_COOKIES = {
+  login: '__Host-otela-login',
+  'login below a path': '__Secure-otela-login',
+  'login without TLS': 'otela-login',
+} as const;
+type LoginPlace = keyof typeof LOGIN_COOKIES;
+const placeOf = ({ secure, basePath }: BrowserView): LoginPlace =>
+  secure ? (basePath === '' ? 'login' : 'login below a path') : 'login without TLS';
 const LOGIN_MS = 10 * 60_000;
 /** Maximum characters of the path to which a browser returns after the login. The paths of all pages are shorter. */
 const RETURN_MAX = 512;
@@ -68,14 +76,14 @@ loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
   const { key } = await readParsedBody(c, keySchema);
   await keyAccount(c.env, key, Date.now());
-  const secure = await isSecure(c);
-  const cookie = sessionCookieText(await sealKey(c.env, key, Date.now(), secure), SESSION_MS, secure);
+  const view = await viewOf(c);
+  const cookie = sessionCookieText(await sealKey(c.env, key, Date.now(), view.secure), SESSION_MS, view);
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
 });
 loginRoutes.post('/logout', async (c) => {
   requireSameOrigin(c.req.raw);
   await closeSession(c.env, c.req.raw);
-  const cookie = sessionCookieText('', 0, await isSecure(c));
+  const cookie = sessionCookieText('', 0, await viewOf(c));
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
 });
 
@@ -95,11 +103,11 @@ async function begin(c: LoginContext): Promise<Response> {
   const answersNameIssuer = oidc.length === 1 || metadata.authorization_response_iss_parameter_supported;
   const redirectUri = callbackUri(c, publicUrl, answersNameIssuer ? undefined : config);
   const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];
-  const returnTo = localPath(c.req.query('return_to'));
+  const returnTo = localPath(c);
   const until = now + LOGIN_MS;
   const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, redirectUri, until };
-  const secure = await isSecure(c);
-  const place = placeOf(secure);
+  const view = await viewOf(c);
+  const place = placeOf(view);
   const sealed = await encryptText(await installationSecret(c.env), place, JSON.stringify(login));
   const url = new URL(metadata.authorization_endpoint);
   const parameters = {
@@ -113,14 +121,14 @@ async function begin(c: LoginContext): Promise<Response> {
     code_challenge_method: 'S256',
   };
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  const cookie = cookieText(LOGIN_COOKIES[place], sealed, LOGIN_MS, secure);
+  const cookie = cookieText(LOGIN_COOKIES[place], sealed, LOGIN_MS, view);
   return redirect(url.href, [cookie]);
 }
 
 /** Handles the browser's return from the provider. The login is over, successful or not, so its cookie is deleted. */
 async function end(c: LoginContext): Promise<Response> {
-  const secure = await isSecure(c);
-  const cookie = cookieText(LOGIN_COOKIES[placeOf(secure)], '', 0, secure);
+  const view = await viewOf(c);
+  const cookie = cookieText(LOGIN_COOKIES[placeOf(view)], '', 0, view);
   try {
     return await finish(c, cookie);
   } catch (error) {
@@ -142,7 +150,7 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   if (error !== undefined) throw unauthorized('The identity provider refused this login.');
   const { oidc } = await readGatewaySettings(c.env, now);
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
-  if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
+  if (config === undefined || code === undefined || !hasPath(login.redirectUri, c.req.path)) throw foreign();
   const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
   // RFC 9207 §2.4: refuses a response from a provider to which this login did not go, and a response without the `iss`
   // that this provider always sends.
@@ -156,9 +164,9 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
   if (claims.nonce !== login.nonce) throw foreign();
   const { user } = await findOrCreateUser(c.env, config, claims, now, true);
   if (config.confirm_hours !== null) await keepLogin(c, user.id, config, tokens.refresh_token);
-  const secure = await isSecure(c);
-  const session = await openSession(c.env, user.id, now, secure);
-  return redirect(login.returnTo, [sessionCookieText(session, SESSION_MS, secure), cookie]);
+  const view = await viewOf(c);
+  const session = await openSession(c.env, user.id, now, view.secure);
+  return redirect(login.returnTo, [sessionCookieText(session, SESSION_MS, view), cookie]);
 }
 
 function foreign(): ApiError {
@@ -170,7 +178,8 @@ function foreign(): ApiError {
  * fill a store.
  */
 async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
-  const place = cookieOf(c.req.raw, LOGIN_COOKIES.login) === undefined ? 'login without TLS' : 'login';
+  const encrypted = placeOf({ secure: true, basePath: basePathOf(c.req.raw) });
+  const place = cookieOf(c.req.raw, LOGIN_COOKIES[encrypted]) === undefined ? 'login without TLS' : encrypted;
   const sealed = cookieOf(c.req.raw, LOGIN_COOKIES[place]);
   const text = sealed && (await decryptText(await installationSecret(c.env), place, sealed));
   const login = text ? loginSchema.safeParse(JSON.parse(text)).data : undefined;
@@ -185,9 +194,10 @@ function redirect(location: string, cookies: string[]): Response {
 
 /** Returns the page on which the user chooses an identity provider: plain links, no script. */
 function choice(c: LoginContext, issuers: readonly OidcIssuer[]): Response {
-  const returnTo = encodeURIComponent(localPath(c.req.query('return_to')));
+  const returnTo = encodeURIComponent(localPath(c));
+  const basePath = basePathOf(c.req.raw);
   const links = issuers.map(({ issuer, name }) => {
-    const href = `/login?issuer=${encodeURIComponent(issuer)}&return_to=${returnTo}`;
+    const href = `${basePath}/login?issuer=${encodeURIComponent(issuer)}&return_to=${returnTo}`;
     return `<li><a href="${href}">${escaped(name)}</a></li>`;
   });
   const page = `<!doctype html><meta charset="utf-8"><title>Log in</title><h1>Log in with</h1><ul>${links.join('')}</ul>`;
@@ -211,8 +221,10 @@ async function keepLogin(c: LoginContext, user: string, config: OidcIssuer, toke
 }
 
 /** Returns a path on this site, never another site, however browsers interpret slashes and backslashes. */
-function localPath(text: string | undefined): string {
-  if (text === undefined || text.length > RETURN_MAX || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text)) return '/';
+function localPath(c: LoginContext): string {
+  const text = c.req.query('return_to');
+  if (text === undefined || text.length > RETURN_MAX || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text))
+    return `${basePathOf(c.req.raw)}/`;
   return text;
 }
 
@@ -220,11 +232,16 @@ function localPath(text: string | undefined): string {
  * Returns the address to which a provider sends the browser back. With `own`, no other provider has the same address.
  */
 function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIssuer | undefined): string {
-  const origin = (publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '');
+  const origin = (publicUrl ?? new URL(c.req.url).origin + basePathOf(c.req.raw)).replace(/\/$/, '');
   return `${origin}/login/callback${own === undefined ? '' : `/${sha256Hex(own.issuer).slice(0, 16)}`}`;
 }
 
-async function isSecure(c: LoginContext): Promise<boolean> {
+/** True if the address ends in the path. A public URL may have a path before it, which a proxy removes. */
+function hasPath(url: string, path: string): boolean {
+  return new URL(url).pathname.endsWith(path);
+}
+
+async function viewOf(c: LoginContext): Promise<BrowserView> {
   const { publicUrl } = await readGatewaySettings(c.env);
-  return (publicUrl ?? c.req.url).startsWith('https:');
+  return { secure: (publicUrl ?? c.req.url).startsWith('https:'), basePath: basePathOf(c.req.raw) };
 }

@@ -3,6 +3,7 @@
 import { and, eq, gt, lt } from 'drizzle-orm';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import type { Env } from '../../env.ts';
+import { basePathOf } from '../../http/base-path.ts';
 import type { HttpRequest } from '../../http/http-request.ts';
 import { type Account, unauthorized } from '../account.ts';
 import { sessions } from '../account-tables.ts';
@@ -15,6 +16,11 @@ import { newInstallationSecret, sha256Hex } from '../secrets.ts';
  * 6265bis §4.1.3.2).
  */
 export const SESSION_COOKIE = '__Host-otela-session';
+/**
+ * Name of the cookie below a path of an origin that others share. The prefix `__Host-` would send it to all of them. It
+ * is not read at the root of an origin, where another host of the domain could set it.
+ */
+const PATH_SESSION_COOKIE = '__Secure-otela-session';
 /**
  * Name of the cookie at a gateway without TLS, for example on a laptop. A token of one cookie is never valid in the
  * other.
@@ -31,14 +37,23 @@ interface SessionCookie {
 }
 
 export function sessionCookieOf(request: HttpRequest): SessionCookie | undefined {
-  const value = cookieOf(request, SESSION_COOKIE);
+  const value = cookieOf(request, basePathOf(request) === '' ? SESSION_COOKIE : PATH_SESSION_COOKIE);
   if (value !== undefined) return { value, secure: true };
   const plain = cookieOf(request, PLAIN_SESSION_COOKIE);
   return plain === undefined ? undefined : { value: plain, secure: false };
 }
 
-export function sessionCookieText(value: string, maxAgeMs: number, secure: boolean): string {
-  return cookieText(secure ? SESSION_COOKIE : PLAIN_SESSION_COOKIE, value, maxAgeMs, secure);
+/** How the browser that sent a request sees the gateway. */
+export interface BrowserView {
+  /** The browser uses TLS. */
+  secure: boolean;
+  /** As `basePathOf` returns it. */
+  basePath: string;
+}
+
+export function sessionCookieText(value: string, maxAgeMs: number, view: BrowserView): string {
+  const encrypted = view.basePath === '' ? SESSION_COOKIE : PATH_SESSION_COOKIE;
+  return cookieText(view.secure ? encrypted : PLAIN_SESSION_COOKIE, value, maxAgeMs, view);
 }
 
 function hashOf(token: string, secure: boolean): string {
@@ -121,8 +136,8 @@ export function cookieOf(request: HttpRequest, name: string): string | undefined
   return undefined;
 }
 
-/** Formats a cookie. `secure`: the browser uses TLS. */
-export function cookieText(name: string, value: string, maxAgeMs: number, secure: boolean): string {
+/** Formats a cookie. */
+export function cookieText(name: string, value: string, maxAgeMs: number, { secure, basePath }: BrowserView): string {
   const age = Math.floor(maxAgeMs / 1000);
-  return `${name}=${value}; Path=/; Max-Age=${age}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
+  return `${name}=${value}; Path=${basePath}/; Max-Age=${age}; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
 }

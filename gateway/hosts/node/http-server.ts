@@ -38,6 +38,7 @@ import {
 import { NodeRequest, wholeBody } from './node-request.ts';
 import type { ResponseWriter } from './response-writer.ts';
 import { REUSE_PORT } from './serve/process-count.ts';
+import { stripBasePath } from './strip-base-path.ts';
 import { Upgrades } from './websocket-upgrades.ts';
 import { writeAnswer } from './write-response.ts';
 
@@ -241,6 +242,7 @@ export class HttpServer {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     if (connection.last) return;
+    const elsewhere = stripBasePath(message, this.#options.env.BASE_PATH);
     connection.answering.push({ message, response, held: WAITS_FOR_WORK.has(message.url ?? '') });
     this.#connections.asks(connection);
     response.on('close', () => this.#connections.answered(connection, { response }));
@@ -255,6 +257,7 @@ export class HttpServer {
       connection.last = true;
       return void refuseAmbiguous(response, ambiguous);
     }
+    if (elsewhere !== undefined) return void response.writeHead(308, { location: elsewhere }).end();
     whenFree(response, () => this.#answer(message, response, connection));
   }
 

@@ -14,6 +14,7 @@ import { stoppingError } from '../../platform/stopping-error.ts';
 import { type ClientConnections, WEBSOCKETS_MAX } from './client-connections.ts';
 import { answerUnreadable, endWithError, findAmbiguity } from './malformed-requests.ts';
 import { upgradeOf } from './node-sockets.ts';
+import { stripBasePath } from './strip-base-path.ts';
 
 /**
  * Maximum bytes of a message for `ws`. Messages above our own, lower limit are refused by the reader, which reports the
@@ -56,6 +57,7 @@ export class Upgrades {
   /** Handles an upgrade request. Never rejects. */
   async take(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     socket.on('error', () => {}); // the event 'close' follows
+    stripBasePath(message, this.#options.env.BASE_PATH);
     const ambiguous = findAmbiguity(message);
     if (ambiguous !== undefined)
       return answerUnreadable(socket, { status: 400, statusText: 'Bad Request', message: ambiguous.message });

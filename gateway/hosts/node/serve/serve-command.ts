@@ -13,6 +13,7 @@ import {
 import { durationMs } from '../../../../shared/text/duration.ts';
 import { errorText } from '../../../../shared/text/error-text.ts';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
+import { isBasePath } from '../../../http/base-path.ts';
 import type { ClusterFlags } from '../cluster/open-cluster.ts';
 import { DOMAIN_FLAGS, domainOptions, withDomain } from './domain-flags.ts';
 import { directoryProcess, processCount, REUSE_PORT } from './process-count.ts';
@@ -59,6 +60,10 @@ export const SERVE_FLAGS = {
     value: 'HOST:PORT',
     help: 'address at which this process listens for the other processes',
   },
+  'base-path': {
+    value: 'PATH',
+    help: 'path below which a proxy shows the page and the API; default: the X-Forwarded-Prefix of each request',
+  },
   'max-stale': {
     default: '24h',
     value: 'TIME',
@@ -101,6 +106,7 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
   const cluster = clusterFlags(values);
   const release = values.release === undefined ? {} : { release: values.release };
   const policy = values.policy === undefined ? {} : { policy: values.policy };
+  const basePath = values['base-path'] === undefined ? {} : { basePath: basePathFlag(values['base-path']) };
   const maxStaleMs = staleMs(values['max-stale']);
   return {
     port,
@@ -114,7 +120,15 @@ export function serveOptions(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'
     ...release,
     ...database,
     ...cluster,
+    ...basePath,
   };
+}
+
+/** @throws UsageError */
+function basePathFlag(text: string): string {
+  const path = text.replace(/\/$/, '');
+  if (isBasePath(path)) return path;
+  throw new UsageError(`--base-path ${text} is not a path such as /otela`);
 }
 
 function clusterFlags(values: ParsedFlags<Omit<typeof SERVE_FLAGS, 'json'>>): Pick<ServeOptions, 'cluster'> {

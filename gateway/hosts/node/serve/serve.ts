@@ -53,6 +53,8 @@ export interface ServeOptions {
   member?: DirectoryProcess;
   /** Directory with a release, from which agents are installed; absent: `release` in the data directory. */
   release?: string;
+  /** Path below which a proxy shows this gateway. */
+  basePath?: string;
   /** How long known keys are served without PostgreSQL. Milliseconds; default: a day. */
   maxStaleMs?: number;
 }
@@ -135,7 +137,12 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     files,
     release: new ReleaseDirectory(resolve(options.release ?? join(data.path, 'release'))),
     assets: program.assetsDir,
-    settings: { ...settings, ...installation.issuer, ADMIN_KEY_SHA256: sha256Hex(installation.adminKey) },
+    settings: {
+      ...settings,
+      ...installation.issuer,
+      ADMIN_KEY_SHA256: sha256Hex(installation.adminKey),
+      ...(options.basePath !== undefined && { BASE_PATH: options.basePath }),
+    },
     tls,
     policies,
     maxStaleMs: options.maxStaleMs ?? MAX_STALE_MS,
