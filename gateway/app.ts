@@ -32,6 +32,7 @@ import { agentLeftRoutes } from './registry/agent-left.ts';
 import { agentGatewayRoutes } from './registry/gateways-for-agents.ts';
 import { connectGossip } from './registry/gossip/connect-gossip.ts';
 import { agentLogRoutes } from './registry/views/engine-log-upload.ts';
+import { statusRoutes } from './status/status-routes.ts';
 import { connectAgent } from './tunnel/connect-agent.ts';
 import { MonthlyPeerUsage } from './usage/peer-allowances.ts';
 
@@ -53,6 +54,7 @@ app.route('/', healthRoutes);
 app.route('/', metricsRoutes);
 app.route('/', dashboardRoutes);
 app.route('/', installRoutes);
+app.route('/', statusRoutes);
 app.route('/admin', adminRoutes);
 app.route('/scim/v2', scimRoutes);
 app.route('/scim/:issuer/v2', scimRoutes);
@@ -79,7 +81,7 @@ app.route('/v1/otela/secrets', secretRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */
-for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])
+for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/status', '/status.json'])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
   });

@@ -14,6 +14,7 @@ import { queueSchema } from '../settings/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
 import { traceSchema } from '../settings/trace-settings.ts';
+import { statusPageSchema } from '../settings/status-settings.ts';
 
 /** Absent: unchanged. Null: the default. The route also checks the name of the policy. */
 export const settingsPatchSchema = z.strictObject({
@@ -50,6 +51,8 @@ export const settingsPatchSchema = z.strictObject({
   trace: traceSchema.nullable().optional(),
   /** Webhooks that get events; null: none. */
   notifications: notificationsSchema.nullable().optional(),
+  /** The public status page; null: there is none. */
+  status_page: statusPageSchema.nullable().optional(),
   /** What usage costs, for statements; null: no prices. */
   prices: pricesSchema.nullable().optional(),
 });

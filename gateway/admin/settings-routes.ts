@@ -21,6 +21,8 @@ import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
 import { traceSchema } from '../settings/trace-settings.ts';
+import { statusPageSchema } from '../settings/status-settings.ts';
+import { readStatusPage, STATUS_NAME } from '../status/status-object.ts';
 import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
 import { policySchema } from './field-schemas.ts';
@@ -48,6 +50,7 @@ const settingsSchema = z.object({
   trace: traceSchema,
   prices: pricesSchema.nullable(),
   notifications: notificationsSchema,
+  status_page: statusPageSchema.nullable(),
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -93,6 +96,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     trace,
     prices: (await readPrices(env)) ?? null,
     notifications: await readNotifications(env),
+    status_page: (await readStatusPage(env)) ?? null,
   };
 }
 
@@ -115,6 +119,7 @@ async function patch(call: AdminCall<z.infer<typeof patchSchema>>): Promise<obje
   requireSenders(env, body.notifications);
   await applyChange(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
   if (body.notifications !== undefined) await env.NOTIFICATIONS.getByName(NOTIFICATIONS_NAME).wake();
+  if (body.status_page !== undefined) await env.STATUS.getByName(STATUS_NAME).wake();
   return read(env);
 }
 

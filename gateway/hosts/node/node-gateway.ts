@@ -26,6 +26,7 @@ import { enableTurnClock } from '../../platform/wait-clock.ts';
 import { QueueObject } from '../../queue/queue-object.ts';
 import { RegistryObject } from '../../registry/registry-object.ts';
 import { setLoadedPolicies } from '../../routing/custom-policies.ts';
+import { StatusObject } from '../../status/status-object.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
 import type { AccountsFile, AccountsStore } from './accounts-store.ts';
@@ -103,6 +104,7 @@ const CLASSES = {
   FILE_SWEEP: FileSweepObject,
   NOTIFICATIONS: NotificationObject,
   CONFIRMATION: ConfirmationObject,
+  STATUS: StatusObject,
   CIRCUIT: CircuitObject,
 } satisfies Record<string, ObjectClass>;
 
@@ -183,6 +185,7 @@ export class NodeGateway {
       FILE_SWEEP: shared.namespace<FileSweepObject>('FILE_SWEEP'),
       NOTIFICATIONS: shared.namespace<NotificationObject>('NOTIFICATIONS'),
       CONFIRMATION: shared.namespace<ConfirmationObject>('CONFIRMATION'),
+      STATUS: shared.namespace<StatusObject>('STATUS'),
       ...(settings.MESH_RELAY === 'off' || cluster !== undefined
         ? {}
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),

@@ -1,0 +1,19 @@
+/** The public status page. */
+import * as z from 'zod';
+import { CONTROL_FREE } from '../http/common-schemas.ts';
+
+const MODELS_MAX = 50;
+const TEXT_MAX = 500;
+
+export const statusPageSchema = z.strictObject({
+  /** Models of the page. Their names become public. */
+  models: z.array(z.string().min(1).max(256)).max(MODELS_MAX),
+  /** A message of the operator, such as a planned maintenance. */
+  banner: z
+    .strictObject({
+      level: z.enum(['info', 'warning']).default('info'),
+      text: z.string().trim().min(1).max(TEXT_MAX).regex(CONTROL_FREE, 'must be one line'),
+    })
+    .optional(),
+});
+export type StatusPage = z.infer<typeof statusPageSchema>;
