@@ -12,6 +12,8 @@ export const meSchema = z.object({
   user_id: z.nullable(z.string()),
   project_id: z.nullable(z.string()),
   provider: z.nullable(z.string()),
+  /** Older gateways do not send it. */
+  banner: z.optional(z.nullable(z.object({ level: z.enum(['info', 'warning']), text: z.string() }))),
 });
 export type Me = z.infer<typeof meSchema>;
 

@@ -4,6 +4,7 @@ import { type ReactNode, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { basePath } from '../api/base-path.ts';
 import type { ConnectionStatus } from '../api/live-registry.ts';
+import { Banner } from '../parts/banner.tsx';
 import { useLive, useMe } from '../parts/session.tsx';
 import { SidebarSlot, SidebarSlotProvider } from '../parts/sidebar-slot.tsx';
 import { t } from '../texts/index.ts';
@@ -41,9 +42,12 @@ export function AppShell({ pages, leave, children }: ShellProps & { children: Re
         ) : (
           <TopBar pages={pages} leave={leave} />
         )}
-        <main id="main" tabIndex={-1} className="relative min-h-0 min-w-0 flex-1 overflow-y-auto outline-none">
-          {children}
-        </main>
+        <div className="flex min-h-0 min-w-0 flex-1 flex-col">
+          <Banner />
+          <main id="main" tabIndex={-1} className="relative min-h-0 flex-1 overflow-y-auto outline-none">
+            {children}
+          </main>
+        </div>
       </div>
     </SidebarSlotProvider>
   );

@@ -41,6 +41,21 @@ it.each(['operator', 'provider', 'consumer'] as const)(
   300_000,
 );
 
+it('the banner of the operator is above the chat, and axe finds nothing in it', async () => {
+  const { gateway, key } = visitors.house;
+  const text = 'Maintenance on Monday from 8:00 to 9:00';
+  const set = (status_page: object | null) => gateway.admin('PATCH', 'settings', { status_page });
+  for (const level of ['info', 'warning']) {
+    await set({ models: [], banner: { level, text } });
+    const { page } = await visitors.enter(key, { bypassCSP: true, reducedMotion: 'reduce' });
+    await page.getByRole('status').filter({ hasText: text }).waitFor();
+    await page.getByLabel('Message').waitFor();
+    expect(await findings(page, `a banner, ${level}`)).toEqual([]);
+    await page.context().close();
+  }
+  await set(null);
+});
+
 it('axe finds nothing on the login page, in a conversation, in a menu and in a dialogue', async () => {
   const { page } = await visitors.enter(visitors.house.key, { bypassCSP: true, reducedMotion: 'reduce' });
   const text = '# A\n\nSee $x^2$:\n\n```python\ndef f(): pass\n```\n\n| a |\n|---|\n| 1 |\n\n- [x] done';

@@ -4,6 +4,8 @@ import type { Account } from '../../accounts/account.ts';
 import { apiKeys, ROLES, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
+import { bannerSchema } from '../../settings/status-settings.ts';
+import { readStatusPage } from '../../status/status-object.ts';
 import { type AdminRoute, route } from '../admin-route.ts';
 import { limitUseSchema, readLimitUse } from './own-usage.ts';
 
@@ -24,6 +26,8 @@ const meSchema = z.object({
    * cannot be reached at this moment.
    */
   limits: limitUseSchema.nullable(),
+  /** Message of the operator for all users, from the setting `status_page`; null: there is none. */
+  banner: bannerSchema.nullable(),
 });
 
 export const meRoutes: readonly AdminRoute[] = [
@@ -45,6 +49,7 @@ export const meRoutes: readonly AdminRoute[] = [
       provider: account.provider ?? null,
       scopes: account.scopes ?? null,
       limits: await readLimitUse(env, account).catch(() => null),
+      banner: (await readStatusPage(env))?.banner ?? null,
     }),
   }),
 ];
