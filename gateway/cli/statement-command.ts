@@ -48,6 +48,7 @@ const statementSchema = z.object({
       requests: z.number(),
       prompt_tokens: z.number(),
       completion_tokens: z.number(),
+      gpu_seconds: z.number(),
       amount: z.string(),
     }),
   ),
@@ -86,12 +87,13 @@ async function statementCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   const { unit, lines, total } = statementSchema.parse(answer);
-  const table = new Table(['project', 'model', 'provider', 'requests', 'prompt', 'completion', unit ?? 'no prices']);
+  const table = new Table(['project', 'model', 'provider', 'requests', 'prompt', 'completion', 'GPU h', unit ?? 'no prices']);
   for (const one of lines) {
     const counts = [one.requests, one.prompt_tokens, one.completion_tokens].map(String);
-    table.add([one.project_name ?? one.project ?? '–', one.model, one.provider ?? '–', ...counts, one.amount]);
+    const gpu = (one.gpu_seconds / 3600).toFixed(2);
+    table.add([one.project_name ?? one.project ?? '–', one.model, one.provider ?? '–', ...counts, gpu, one.amount]);
   }
-  table.add(['total', '', '', '', '', '', total]);
+  table.add(['total', '', '', '', '', '', '', total]);
   table.flush();
   return EXIT_DONE;
 }

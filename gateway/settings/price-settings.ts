@@ -6,7 +6,7 @@ const RULES_MAX = 500;
 /** Decimals of a price. With nine, a price per million tokens is exact to a quadrillionth of a unit per token. */
 export const PRICE_DECIMALS = 9;
 
-/** A price for a million tokens, or for one request. */
+/** A price for a million tokens, for one request, or for an hour of one GPU. */
 const price = z
   .number()
   .min(0)
@@ -29,6 +29,8 @@ const ruleSchema = z.strictObject({
   completion: price.default(0),
   /** Per request. */
   request: price.default(0),
+  /** Per hour of one GPU; `UsageRow.gpuMs` says what GPU time is. */
+  gpu_hour: price.default(0),
 });
 export type PriceRule = z.infer<typeof ruleSchema>;
 

@@ -12,6 +12,8 @@ export interface DailyUsage {
   prompt_tokens: number;
   cached_tokens: number;
   completion_tokens: number;
+  /** Milliseconds of one GPU. */
+  gpu_ms: number;
 }
 
 /** A line of a statement: usage of a month. */
@@ -22,6 +24,12 @@ export interface StatementLine extends Omit<DailyUsage, 'day'> {
 
 const MILLION = 1_000_000n;
 const PRICE_SCALE = 10n ** BigInt(PRICE_DECIMALS);
+/**
+ * Costs are integers of 10^-(PRICE_DECIMALS + 6) / 18: a millionth of a price is 18 of these parts, and the price of a
+ * millisecond, which is a 3,600,000th of the price of an hour, is five of them. So no amount is rounded before its line.
+ */
+const TOKEN_PARTS = 18n;
+const GPU_MS_PARTS = 5n;
 
 /**
  * Returns a line for each project, model and provider, in the order of their first day. Rounding happens once, in each
@@ -42,6 +50,7 @@ export function statementLines(usage: readonly DailyUsage[], prices: Prices | un
     line.prompt_tokens += one.prompt_tokens;
     line.cached_tokens += one.cached_tokens;
     line.completion_tokens += one.completion_tokens;
+    line.gpu_ms += one.gpu_ms;
     line.exact += exact;
   }
   const decimals = prices?.decimals ?? 0;
@@ -67,19 +76,17 @@ function priceOf({ day, model, provider }: DailyUsage, { rules }: Prices): Price
   );
 }
 
-/** Returns the cost in units of 10^-(PRICE_DECIMALS + 6). */
+/** Returns the cost; TOKEN_PARTS explains the unit. */
 function exactCost(usage: DailyUsage, rule: PriceRule | undefined): bigint {
   if (rule === undefined) return 0n;
-  const { prompt, cached = prompt, completion, request } = rule;
+  const { prompt, cached = prompt, completion, request, gpu_hour: gpuHour } = rule;
   // An engine that reports more cached tokens than prompt tokens must not make a negative amount.
   const fromCache = BigInt(Math.min(usage.cached_tokens, usage.prompt_tokens));
   const computed = BigInt(usage.prompt_tokens) - fromCache;
-  return (
-    computed * scaled(prompt) +
-    fromCache * scaled(cached) +
-    BigInt(usage.completion_tokens) * scaled(completion) +
-    BigInt(usage.requests) * scaled(request) * MILLION
-  );
+  const tokens =
+    computed * scaled(prompt) + fromCache * scaled(cached) + BigInt(usage.completion_tokens) * scaled(completion);
+  const requests = BigInt(usage.requests) * scaled(request) * MILLION;
+  return (tokens + requests) * TOKEN_PARTS + BigInt(usage.gpu_ms) * scaled(gpuHour) * GPU_MS_PARTS;
 }
 
 /** Converts a price to an integer of 10^-PRICE_DECIMALS. */
@@ -88,7 +95,7 @@ function scaled(price: number): bigint {
 }
 
 function rounded(exact: bigint, decimals: number): bigint {
-  const divisor = (PRICE_SCALE * MILLION) / 10n ** BigInt(decimals);
+  const divisor = (TOKEN_PARTS * PRICE_SCALE * MILLION) / 10n ** BigInt(decimals);
   return (2n * exact + divisor) / (2n * divisor);
 }
 

@@ -133,6 +133,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'prices.rules[].cached': 'price of a million prompt tokens that the engine had cached; absent: the price of `prompt`',
   'prices.rules[].completion': 'price of a million completion tokens',
   'prices.rules[].request': 'price of a request',
+  'prices.rules[].gpu_hour': 'price of an hour of one GPU: [GPU time](../usage.md#statements)',
   peer_limits:
     'limits of [peer institutions](../usage.md#limits-of-peer-institutions) at our nodes, by name; default: none',
   'trace.all':

@@ -97,3 +97,30 @@ it('an operator sees the own use first, and the limits and requests of one perso
   // The gateway reports usage by hour only for the user's own.
   expect(asked.filter((one) => one.startsWith('me/'))).toEqual([]);
 });
+
+it('what the own usage of a month costs is shown, and not that of others', async () => {
+  const { gateway } = visitors.house;
+  await gateway.admin('PATCH', 'settings', { prices: { unit: 'SU', rules: [{ request: 1.25 }] } });
+  const key = await gateway.createKey('paying', {});
+  for (const one of [key, visitors.house.key]) {
+    const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${one}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }], stand_in: { tokens: 3 } }),
+    });
+    expect(answer.status).toBe(200);
+  }
+  const { page, complaints } = await visitors.enter(key);
+  await go(page, 'Usage');
+  await eventually('the cost of one request', 20_000, async () => {
+    await page.reload();
+    await page.getByRole('heading', { name: /^Cost: / }).waitFor();
+    return (await page.getByRole('heading', { name: 'Cost: 1.25 SU' }).count()) === 1 || undefined;
+  });
+  const row = page.getByRole('region', { name: 'Cost by model' }).getByRole('row', { name: MODEL });
+  expect(await row.getByRole('cell').allTextContents()).toContain('1.25');
+  const link = page.locator('section', { hasText: 'Cost: 1.25 SU' }).getByRole('link', { name: 'CSV' });
+  const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
+  expect(readFileSync(await download.path(), 'utf8')).toMatch(/^month,project,/);
+  expect(complaints).toEqual([]);
+});

@@ -4,6 +4,7 @@ import { useMe } from '../../parts/session.tsx';
 import { t } from '../../texts/index.ts';
 import { Page } from '../../ui/page.tsx';
 import { Segments } from '../../ui/segmented-control.tsx';
+import { Cost } from './cost.tsx';
 import { LastRequests } from './last-requests.tsx';
 import { Quota } from './quota.tsx';
 import { OverTime } from './usage-over-time.tsx';
@@ -48,6 +49,7 @@ export default function UsagePage() {
       }
     >
       {isMine && <Quota />}
+      {isMine && <Cost />}
       <OverTime range={range} filter={filterFor(me, isMine)} hourly={isMine && !served && range === 'day'} />
       <Totals key={me.role} range={range} role={me.role} filter={filterFor(me, isMine)} />
       {isMine && <LastRequests />}

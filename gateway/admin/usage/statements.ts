@@ -26,6 +26,8 @@ const statementQuery = z.strictObject({
     .optional(),
   /** Id of the project. Default: all projects, for operators; the own usage, for others. */
   project: z.string().max(64).optional(),
+  /** `yes`: the own usage, also for operators. */
+  own: z.enum(['yes', 'no']).default('no'),
   format: z.enum(['json', 'csv']).default('json'),
 });
 type StatementQuery = z.infer<typeof statementQuery>;
@@ -41,6 +43,8 @@ const lineSchema = z.object({
   prompt_tokens: z.number(),
   cached_tokens: z.number(),
   completion_tokens: z.number(),
+  /** Seconds of one GPU, for which the nodes of these requests published GPUs. */
+  gpu_seconds: z.number(),
   /** Decimal number. */
   amount: z.string(),
 });
@@ -94,12 +98,13 @@ async function readStatement(call: AdminCall<unknown, StatementQuery>): Promise<
 /** Selects the usage that the caller may see. @throws ApiError 404 if the caller does not lead the project */
 async function visible(call: AdminCall<unknown, StatementQuery>): Promise<SQL | undefined> {
   const { account, query } = call;
-  const { project } = query;
+  const { project, own } = query;
   if (project !== undefined) {
+    if (own === 'yes') throw new ApiError('invalid_request', 'own: is not for the statement of a project.');
     if (await isProjectLead(call, project)) return eq(usageTotals.project, project);
     throw new ApiError('not_found', `There is no project with id "${project}" that you lead.`);
   }
-  if (account.role === 'operator') return undefined;
+  if (account.role === 'operator' && own === 'no') return undefined;
   const { userId, keyId } = account;
   return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
 }
@@ -129,6 +134,7 @@ async function readUsage(env: Env, month: string, where: SQL | undefined): Promi
         prompt_tokens: sum(usageTotals.prompt),
         cached_tokens: sum(usageTotals.cached),
         completion_tokens: sum(usageTotals.completion),
+        gpu_ms: sum(usageTotals.gpuMs),
       })
       .from(usageTotals)
       .where(and(gte(day, `${month}-01`), lte(day, `${month}-31`), where))
@@ -153,6 +159,7 @@ function counts(row: Omit<DailyUsage, 'day' | 'project' | 'model' | 'provider'>)
     prompt_tokens: Number(row.prompt_tokens),
     cached_tokens: Number(row.cached_tokens),
     completion_tokens: Number(row.completion_tokens),
+    gpu_ms: Number(row.gpu_ms),
   };
 }
 
@@ -163,8 +170,9 @@ async function projectNames(env: Pick<Env, 'DB'>): Promise<ReadonlyMap<string, s
 }
 
 function view(line: StatementLine, names: ReadonlyMap<string, string>): Statement['lines'][number] {
-  const { project, provider, ...rest } = line;
-  return { project: project || null, project_name: names.get(project) ?? null, ...rest, provider: provider || null };
+  const { project, provider, gpu_ms: gpuMs, ...rest } = line;
+  const named = { project: project || null, project_name: names.get(project) ?? null, provider: provider || null };
+  return { ...rest, ...named, gpu_seconds: gpuMs / 1000 };
 }
 
 const COLUMNS = [
@@ -176,6 +184,7 @@ const COLUMNS = [
   'prompt_tokens',
   'cached_tokens',
   'completion_tokens',
+  'gpu_seconds',
   'amount',
 ] as const satisfies readonly (keyof Statement['lines'][number])[];
 

@@ -16,7 +16,7 @@ const PRICES = {
   unit: 'CHF',
   rules: [
     { models: ['org/a'], providers: ['eth'], to: '2026-11-15', prompt: 0.5, cached: 0.1, completion: 1.5 },
-    { models: ['org/*'], prompt: 1, completion: 3, request: 0.001 },
+    { models: ['org/*'], prompt: 1, completion: 3, request: 0.001, gpu_hour: 2.5 },
   ],
 };
 
@@ -34,7 +34,7 @@ beforeAll(async () => {
         for (const provider of n === 2 ? ['psi'] : ['eth', ''])
           await db.insert(usageTotals).values({
             ...{ day, project, user: `user_${n}`, key: `key_${n}`, model, provider, ...zero },
-            ...{ requests: 7 + n, prompt: 123_457 * (n + 3), completion: 77_773 * (n + 1), cached: 1_001 * n },
+            ...{ requests: 7 + n, prompt: 123_457 * (n + 3), completion: 77_773 * (n + 1), cached: 1_001 * n, gpuMs: 1_234_567 * n },
           });
   await good(knock('PATCH', '/admin/settings', { key: operator, body: { prices: PRICES } }), z.unknown());
 });
@@ -66,7 +66,10 @@ test('the statements of all projects add up to that of the gateway, and to its u
       completion_tokens: z.number(),
     }),
   );
-  const expected = statementLines(daily.parse(data), pricesSchema.parse(PRICES));
+  const gpuMs = ({ project, provider }: { project: string; provider: string }) =>
+    1_234_567 * (provider === 'psi' ? 2 : project === 'proj_b' ? 1 : project === '' ? 3 : 0);
+  const rows = daily.parse(data).map((row) => ({ ...row, gpu_ms: gpuMs(row) }));
+  const expected = statementLines(rows, pricesSchema.parse(PRICES));
   expect(whole.total).toBe(
     sumAmounts(
       expected.map(({ amount }) => amount),
@@ -94,7 +97,7 @@ test('each day has its price, cached tokens have theirs, and a model without a p
 
 const NOTHING: DailyUsage = {
   ...{ day: '2026-11-01', project: '', model: 'm', provider: '' },
-  ...{ requests: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 },
+  ...{ requests: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, gpu_ms: 0 },
 };
 test.each<[string, object, Partial<DailyUsage>, string]>([
   ['half a cent is rounded up', { prompt: 0.005 }, { prompt_tokens: 1_000_000 }, '0.01'],
@@ -111,6 +114,10 @@ test.each<[string, object, Partial<DailyUsage>, string]>([
     { prompt_tokens: 9_007_199_254_740_991 },
     '9.01',
   ],
+  ['an hour and a half of one GPU costs one and a half prices', { gpu_hour: 2.01 }, { gpu_ms: 5_400_000 }, '3.02'],
+  ['a millisecond of GPU time is not rounded before the line', { gpu_hour: 18 }, { gpu_ms: 999 }, '0.00'],
+  ['half a cent of GPU time is rounded up', { gpu_hour: 18 }, { gpu_ms: 1_000 }, '0.01'],
+  ['tokens and GPU time add up before they are rounded', { prompt: 0.004, gpu_hour: 0.004 }, { prompt_tokens: 1e6, gpu_ms: 3_600_000 }, '0.01'],
 ])('%s', (_, price, usage, amount) => {
   const prices = pricesSchema.parse({ unit: 'SU', rules: [price] });
   expect(statementLines([{ ...NOTHING, ...usage }], prices)).toMatchObject([{ amount }]);
@@ -121,10 +128,10 @@ test('the CSV has one line for each project, model and provider, and no formula'
   expect(response.headers.get('content-type')).toBe('text/csv; charset=utf-8');
   const [head, ...lines] = (await response.text()).trimEnd().split('\r\n');
   expect(head).toBe(
-    'month,project,project_name,model,provider,requests,prompt_tokens,cached_tokens,completion_tokens,amount,unit',
+    'month,project,project_name,model,provider,requests,prompt_tokens,cached_tokens,completion_tokens,gpu_seconds,amount,unit',
   );
   expect(lines).toHaveLength(6);
-  expect(lines[0]).toMatch(/^2026-11,proj_b,"'=name proj_b, ""x""",free,,32,\d+,\d+,\d+,0\.00,CHF$/);
+  expect(lines[0]).toMatch(/^2026-11,proj_b,"'=name proj_b, ""x""",free,,32,\d+,\d+,\d+,4938\.268,0\.00,CHF$/);
 });
 
 test('a lead sees the statement of the project, others only their own usage', async () => {
@@ -145,6 +152,9 @@ test('a lead sees the statement of the project, others only their own usage', as
   const own = await good(of('', lead.key), statement);
   expect(new Set(own.lines.map(({ project }) => project))).toEqual(new Set(['proj_b']));
   await refusal(of('&project=proj_a', lead.key), 404, 'not_found');
+  await refusal(of('&project=proj_a&own=yes', lead.key), 400, 'invalid_request');
+  expect(await good(of('&own=yes', lead.key), statement)).toEqual(own);
+  expect((await good(of('&own=yes'), statement)).lines).toEqual([]);
   await db
     .insert(projectMembers)
     .values({ id: 'proj_a/user_1', projectId: 'proj_a', userId: 'user_1', lead: true, claimed: false, createdAt: 1 });
