@@ -77,10 +77,10 @@ const composeSchema = z.strictObject({
   'x-gateway': z.looseObject({}).optional(),
   services: z.record(z.string(), serviceSchema),
   volumes: z.record(z.string(), z.strictObject({})),
-  secrets: z.record(z.string(), z.strictObject({ file: z.string() })),
+  secrets: z.record(z.string(), z.strictObject({ file: z.string() })).default({}),
 });
 
-const COMPOSE = ['compose.yaml', 'cluster.compose.yaml'];
+const COMPOSE = ['compose.yaml', 'cluster.compose.yaml', 'open-webui.compose.yaml', 'librechat.compose.yaml'];
 
 function readCompose(file: string): z.infer<typeof composeSchema> {
   const text = readFileSync(join(ROOT, 'deploy/gateway', file), 'utf8');
