@@ -27,6 +27,7 @@ import { SHARE_COMMAND } from '../../up/cli/share-command.ts';
 import { UP_COMMAND } from '../../up/cli/up-command.ts';
 import { UpError } from '../../up/up-error.ts';
 import { canaryCommand, EXIT_DIFFERS } from './canary-command.ts';
+import { chatCommand } from './chat-command.ts';
 import { UnreachableError } from './fetch-or-explain.ts';
 import { gatewayAccess, gatewayUrl, readKey, rememberGateway, requirePrivate } from './gateway-access.ts';
 import { configureTool, launchTool, restoreTool, toolOf } from './launch/launch-command.ts';
@@ -40,6 +41,8 @@ import { usageCommand } from './usage-command.ts';
 import { VerifierCommand } from './verifier-command.ts';
 
 const PORT_DEFAULT = '8199';
+/** Words of a question without quotes; a longer one goes to stdin. */
+const QUESTION_WORDS_MAX = 1_000;
 
 const FLAGS = {
   gateway: { value: 'URL', help: 'URL of the gateway' },
@@ -147,6 +150,42 @@ One line per model: its name, its state, its context.
   run: async (args, out) => {
     const { values } = parseLine(args, READ_FLAGS);
     await modelsCommand(gatewayAccess(values), values.json, out);
+    return EXIT_DONE;
+  },
+};
+
+const CHAT_FLAGS = {
+  ...ACCESS_FLAGS,
+  model: { value: 'MODEL', help: 'model to use; required if your key may use several' },
+  system: { value: 'TEXT', help: 'system prompt' },
+} as const satisfies Flags;
+
+const CHAT: Command<Output> = {
+  summary: 'ask a model, or talk with it, in the terminal',
+  examples: `[QUESTION …] [--model MODEL] [--system TEXT] [--gateway URL]
+
+Prints the answer as it arrives. What is on stdin follows the question. Without a question it is a conversation, until Ctrl-D.
+  otela chat 'What is an allocation?'
+  otela chat 'Why did this job fail?' < slurm-4711.out
+  otela chat --model Qwen/Qwen3-8B`,
+  flags: CHAT_FLAGS,
+  run: async (args, out) => {
+    const { values, words } = parseLine(args, CHAT_FLAGS, { words: QUESTION_WORDS_MAX });
+    const { model, system } = values;
+    await chatCommand(
+      gatewayAccess(values),
+      { model, system, question: words.join(' ').trim() },
+      {
+        input: process.stdin,
+        write: (text) => void process.stdout.write(text),
+        complain: out.complain,
+        open: async () => {
+          // Imported here, because Node 16 lacks it, and could not say that it is too old.
+          const { createInterface } = await import('node:readline/promises');
+          return createInterface({ input: process.stdin, output: process.stderr });
+        },
+      },
+    );
     return EXIT_DONE;
   },
 };
@@ -289,6 +328,7 @@ export const OTELA_PROGRAM: Program<Output> = {
     down: DOWN_COMMAND,
     login: LOGIN,
     models: MODELS,
+    chat: CHAT,
     usage: USAGE,
     token: TOKEN,
     launch: LAUNCH,

@@ -18,10 +18,11 @@ export type WaitReason =
 
 /** The comment as sent, with the empty line that ends an event. */
 export function waitComment(wait: WaitReason): string {
-  return `: otela ${wordsOf(wait)}\n\n`;
+  return `: otela ${waitText(wait)}\n\n`;
 }
 
-function wordsOf(wait: WaitReason): string {
+/** The reason in English words, as in `queued 3rd`. */
+export function waitText(wait: WaitReason): string {
   switch (wait.reason) {
     case 'queued':
       if ('where' in wait) return `queued in ${wait.where}`;

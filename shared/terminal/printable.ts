@@ -16,6 +16,11 @@ export function printable(text: string): string {
   return text.replace(CONTROLS, ' ');
 }
 
+/** Returns the text with its line ends and tabs, and without other characters that would control the terminal. */
+export function printableLines(text: string): string {
+  return text.replace(CONTROLS, (run) => run.replace(/[^\n\t]/g, ''));
+}
+
 /** Like JSON.stringify, but escapes all control characters, not only C0. The parsed value is the same. */
 export function printableJson(value: unknown, indent: number): string {
   const escaped = (char: string) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;

@@ -33,7 +33,7 @@ export function toolOf(name: string | undefined): Tool {
 }
 
 /** @throws UsageError if the gateway does not serve the model, or if several are served and none was named */
-function chosenModel(models: readonly GatewayModel[], wanted: string | undefined): GatewayModel {
+export function chosenModel(models: readonly GatewayModel[], wanted: string | undefined): GatewayModel {
   const [only, ...others] = models;
   if (wanted === undefined && only !== undefined && others.length === 0) return only;
   const found = models.find(({ id }) => id === wanted);
