@@ -81,7 +81,7 @@ app.route('/v1/otela/secrets', secretRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */
-for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/status', '/status.json'])
+for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/llms.txt', '/status', '/status.json'])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
   });

@@ -6,10 +6,12 @@ import { BATCH_ROUTES } from '../../batch/batch-openapi.ts';
 import type { Env } from '../../env.ts';
 import { FACTORY_ROUTES } from '../../factory/factory-openapi.ts';
 import { FILE_ROUTES } from '../../files/file-openapi.ts';
+import { basePathOf } from '../../http/base-path.ts';
 import { dashboardPage } from '../../http/dashboard-routes.ts';
 import type { AdminRoute } from '../admin-route.ts';
 import { ADMIN_ROUTES } from '../admin-routes.ts';
 import { IDEMPOTENCY_KEY } from '../apply-change.ts';
+import { llmsText } from './llms-text.ts';
 import {
   contentOf,
   describedOperation,
@@ -223,8 +225,17 @@ function openApi(origin: string): object {
 export const openApiRoutes = new Hono<{ Bindings: Env }>();
 
 openApiRoutes.get('/openapi.json', (c) =>
-  c.json(openApi(new URL(c.req.url).origin), 200, { 'cache-control': 'public, max-age=300' }),
+  c.json(openApi(addressOf(c.req.raw)), 200, { 'cache-control': 'public, max-age=300' }),
 );
+
+openApiRoutes.get('/llms.txt', (c) =>
+  c.text(llmsText(addressOf(c.req.raw)), 200, { 'cache-control': 'public, max-age=300' }),
+);
+
+/** Returns the gateway's address as the client sees it, without a slash at its end. */
+function addressOf(request: Request): string {
+  return new URL(request.url).origin + basePathOf(request);
+}
 
 /** The dashboard's API reference. A gateway without a dashboard shows a plain list instead. */
 openApiRoutes.get('/docs', async (c) => {
@@ -253,7 +264,7 @@ function page(): string {
   const links = [...tags.keys()].map((tag) => `<a href="#${escaped(tag)}">${escaped(tag)}</a>`).join(' · ');
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>OpenTela gateway: API</title><style>${STYLE}</style><h1>API of this gateway</h1>
-<p>Send <code>Authorization: Bearer sk-otela-…</code>. Errors are OpenAI's envelope. For programs: <a href="/openapi.json">openapi.json</a>.</p>
+<p>Send <code>Authorization: Bearer sk-otela-…</code>. Errors are OpenAI's envelope. For programs: <a href="openapi.json">openapi.json</a>.</p>
 <p>${links}</p>${sections.join('')}</html>`;
 }
 

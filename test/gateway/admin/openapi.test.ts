@@ -103,7 +103,7 @@ test('each route of files, uploads and batches that the app has is described, an
   expect(told.sort()).toEqual([...new Set(served)].sort());
 });
 
-test.each(['/healthz', '/readyz', '/metrics', '/v1/registry/nodes', '/admin/nodes/history', '/openapi.json', '/docs'])(
+test.each(['/healthz', '/readyz', '/metrics', '/v1/registry/nodes', '/admin/nodes/history', '/openapi.json', '/docs', '/llms.txt'])(
   'DELETE %s is 405, and says which methods there are',
   async (path) => {
     const response = await knock('DELETE', path, { key: (await seedKey('operator')).key });
@@ -125,4 +125,17 @@ test('a gateway without a dashboard shows them without a script and without anyt
   expect(html).toContain('/admin/join-tokens');
   expect(html).toContain('/v1/chat/completions');
   expect(html).not.toMatch(/<script|src=|https?:/);
+});
+
+test('/llms.txt names the address, all endpoints that create something, and only links that work', async () => {
+  const response = await knock('GET', '/llms.txt', { headers: { 'x-forwarded-prefix': '/rnode/a/1' } });
+  expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/plain; charset=UTF-8']);
+  const text = await response.text();
+  const [, origin = ''] = /SDKs of Anthropic (\S+)\.\n/.exec(text) ?? [];
+  expect(new URL(origin).pathname).toBe('/rnode/a/1');
+  for (const { path, method } of ENDPOINTS) if (method === 'POST') expect(text).toContain(`- POST ${path}\n`);
+  const links = [...text.matchAll(/\]\((\S+?)\)/g)].map(([, url = '']) => url);
+  expect(links).toHaveLength(2);
+  for (const url of links)
+    expect((await knock('GET', new URL(url).pathname.replace('/rnode/a/1', ''))).status, url).toBe(200);
 });
