@@ -16,6 +16,7 @@ import type { Env } from './env.ts';
 import { factoryRoutes } from './factory/exchange-route.ts';
 import { fileRoutes } from './files/file-routes.ts';
 import { uploadRoutes } from './files/upload-routes.ts';
+import { conversationRoutes } from './conversations/conversation-routes.ts';
 import { crossOriginHeaders, preflightResponse } from './http/cross-origin.ts';
 import { dashboardRoutes } from './http/dashboard-routes.ts';
 import { responseOf } from './http/http-request.ts';
@@ -78,6 +79,7 @@ app.route('/v1/files', fileRoutes);
 app.route('/v1/uploads', uploadRoutes);
 app.route('/v1/batches', batchRoutes);
 app.route('/v1/otela/secrets', secretRoutes);
+app.route('/v1/otela/conversations', conversationRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */

@@ -22,6 +22,7 @@ import type { QueueObject } from './queue/queue-object.ts';
 import type { RegistryObject } from './registry/registry-object.ts';
 import type { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
 import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
+import type { ConversationsObject } from './conversations/conversations-object.ts';
 import type { StatusObject } from './status/status-object.ts';
 import type { TunnelObject } from './tunnel/tunnel-object.ts';
 import type { UsageObject } from './usage/hour/usage-hour-object.ts';
@@ -119,6 +120,8 @@ export interface Env extends IssuerEnvironment {
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
   /** Asks identity providers about people that logged in: a single object. */
   CONFIRMATION: ObjectNamespace<ConfirmationObject>;
+  /** Conversations that people keep here, by user. */
+  CONVERSATIONS: ObjectNamespace<ConversationsObject>;
   /** Checks the models of the public status page: a single object. */
   STATUS: ObjectNamespace<StatusObject>;
   /** Sends events to webhooks: a single object. */

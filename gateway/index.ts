@@ -15,6 +15,7 @@ import { NotificationObject as Notification } from './notifications/notification
 import { ObserveObject as Observe } from './observe/observe-object.ts';
 import { handleOpenAI } from './openai/handle-openai.ts';
 import { StoredResponsesObject as StoredResponses } from './openai/stored-responses.ts';
+import { ConversationsObject as Conversations } from './conversations/conversations-object.ts';
 import { StatusObject as Status } from './status/status-object.ts';
 import { QueueObject as Queue } from './queue/queue-object.ts';
 import { RegistryObject as Registry } from './registry/registry-object.ts';
@@ -52,6 +53,7 @@ export class QueueObject extends toDurableObject(Queue) {}
 export class RegistryObject extends toDurableObject(Registry) {}
 export class RegistryRelay extends toDurableObject(SnapshotCacheObject) {}
 export class StoredResponsesObject extends toDurableObject(StoredResponses) {}
+export class ConversationsObject extends toDurableObject(Conversations) {}
 export class StatusObject extends toDurableObject(Status) {}
 export class TunnelObject extends toDurableObject(Tunnel) {}
 export class UsageObject extends toDurableObject(Usage) {}

@@ -14,6 +14,8 @@ export const meSchema = z.object({
   provider: z.nullable(z.string()),
   /** Older gateways do not send it. */
   banner: z.optional(z.nullable(z.object({ level: z.enum(['info', 'warning']), text: z.string() }))),
+  /** True if the gateway keeps conversations of this user. Older gateways do not send it. */
+  keeps_conversations: z.optional(z.boolean()),
 });
 export type Me = z.infer<typeof meSchema>;
 

@@ -3,6 +3,7 @@ import { useLocation, useRoute, useSearch } from 'wouter';
 import { ConversationList } from '../chat/conversation-list.tsx';
 import { ConversationStore } from '../chat/conversation-store.ts';
 import { ConversationView } from '../chat/conversation-view.tsx';
+import { KeepStatus } from '../chat/keep/keep-status.tsx';
 import { useOpenConversation, useSummaries } from '../chat/use-conversations.ts';
 import { useMe } from '../parts/session.tsx';
 import { InSidebar } from '../parts/sidebar-slot.tsx';
@@ -46,6 +47,7 @@ export default function ChatPage() {
           remove={remove}
           search={search}
         />
+        <KeepStatus person={me.keeps_conversations ? (me.user_id ?? undefined) : undefined} />
       </InSidebar>
       {model !== undefined ? (
         <ConversationView

@@ -124,6 +124,7 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
   await queryOrUnavailable(call.env.CONFIRMATION.getByName(CONFIRMATION_NAME).forget(user));
+  await queryOrUnavailable(call.env.CONVERSATIONS.getByName(user).clear());
   await applyChange(call, statements, { action: ERASE, object: user });
 }
 

@@ -14,6 +14,7 @@ import { queueSchema } from '../settings/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
 import { traceSchema } from '../settings/trace-settings.ts';
+import { conversationsMibSchema } from '../settings/conversation-settings.ts';
 import { statusPageSchema } from '../settings/status-settings.ts';
 
 /** Absent: unchanged. Null: the default. The route also checks the name of the policy. */
@@ -53,6 +54,8 @@ export const settingsPatchSchema = z.strictObject({
   notifications: notificationsSchema.nullable().optional(),
   /** The public status page; null: there is none. */
   status_page: statusPageSchema.nullable().optional(),
+  /** MiB for the conversations of each person; null: 0, the gateway keeps none. */
+  conversations_mib: conversationsMibSchema.nullable().optional(),
   /** What usage costs, for statements; null: no prices. */
   prices: pricesSchema.nullable().optional(),
 });

@@ -21,7 +21,9 @@ import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
 import { traceSchema } from '../settings/trace-settings.ts';
+import { conversationsMibSchema } from '../settings/conversation-settings.ts';
 import { statusPageSchema } from '../settings/status-settings.ts';
+import { conversationsMib } from '../conversations/conversation-routes.ts';
 import { readStatusPage, STATUS_NAME } from '../status/status-object.ts';
 import { type AdminCall, type AdminRoute, route } from './admin-route.ts';
 import { applyChange } from './apply-change.ts';
@@ -51,6 +53,7 @@ const settingsSchema = z.object({
   prices: pricesSchema.nullable(),
   notifications: notificationsSchema,
   status_page: statusPageSchema.nullable(),
+  conversations_mib: conversationsMibSchema,
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -97,6 +100,7 @@ async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
     prices: (await readPrices(env)) ?? null,
     notifications: await readNotifications(env),
     status_page: (await readStatusPage(env)) ?? null,
+    conversations_mib: await conversationsMib(env),
   };
 }
 

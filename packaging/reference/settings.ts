@@ -120,6 +120,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'notifications.mail.from': 'sender of mail about events: [mail](../webhooks.md#mail)',
   'notifications.mail.to[]': 'recipients; each gets a message for each event',
   'notifications.mail.events[]': 'events about which mail is sent; absent: all',
+  conversations_mib:
+    'space for the [conversations](../dashboard.md#conversations-on-several-computers) of each person; 0: the gateway keeps none',
   'status_page.models[]': 'models of the public [status page](../observability.md#status-page), at most 50',
   'status_page.banner.level': '`info` or `warning`',
   'status_page.banner.text': 'message of the operator on the status page, one line',

@@ -4,6 +4,7 @@ import type { Account } from '../../accounts/account.ts';
 import { apiKeys, ROLES, users } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
+import { conversationsMib } from '../../conversations/conversation-routes.ts';
 import { bannerSchema } from '../../settings/status-settings.ts';
 import { readStatusPage } from '../../status/status-object.ts';
 import { type AdminRoute, route } from '../admin-route.ts';
@@ -28,6 +29,8 @@ const meSchema = z.object({
   limits: limitUseSchema.nullable(),
   /** Message of the operator for all users, from the setting `status_page`; null: there is none. */
   banner: bannerSchema.nullable(),
+  /** True if the caller may keep conversations here: see `conversations_mib`. */
+  keeps_conversations: z.boolean(),
 });
 
 export const meRoutes: readonly AdminRoute[] = [
@@ -50,6 +53,7 @@ export const meRoutes: readonly AdminRoute[] = [
       scopes: account.scopes ?? null,
       limits: await readLimitUse(env, account).catch(() => null),
       banner: (await readStatusPage(env))?.banner ?? null,
+      keeps_conversations: account.userId !== undefined && (await conversationsMib(env)) > 0,
     }),
   }),
 ];

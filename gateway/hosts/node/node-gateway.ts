@@ -26,6 +26,7 @@ import { enableTurnClock } from '../../platform/wait-clock.ts';
 import { QueueObject } from '../../queue/queue-object.ts';
 import { RegistryObject } from '../../registry/registry-object.ts';
 import { setLoadedPolicies } from '../../routing/custom-policies.ts';
+import { ConversationsObject } from '../../conversations/conversations-object.ts';
 import { StatusObject } from '../../status/status-object.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';
@@ -105,6 +106,7 @@ const CLASSES = {
   NOTIFICATIONS: NotificationObject,
   CONFIRMATION: ConfirmationObject,
   STATUS: StatusObject,
+  CONVERSATIONS: ConversationsObject,
   CIRCUIT: CircuitObject,
 } satisfies Record<string, ObjectClass>;
 
@@ -186,6 +188,7 @@ export class NodeGateway {
       NOTIFICATIONS: shared.namespace<NotificationObject>('NOTIFICATIONS'),
       CONFIRMATION: shared.namespace<ConfirmationObject>('CONFIRMATION'),
       STATUS: shared.namespace<StatusObject>('STATUS'),
+      CONVERSATIONS: shared.namespace<ConversationsObject>('CONVERSATIONS'),
       ...(settings.MESH_RELAY === 'off' || cluster !== undefined
         ? {}
         : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),

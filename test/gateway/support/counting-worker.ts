@@ -120,6 +120,7 @@ export const RegistryObject = counting(gateway.RegistryObject, 'REGISTRY');
 export const RegistryRelay = counting(gateway.RegistryRelay, 'RELAY');
 export const NotificationObject = counting(gateway.NotificationObject, 'NOTIFICATIONS');
 export const ConfirmationObject = counting(gateway.ConfirmationObject, 'CONFIRMATION');
+export const ConversationsObject = counting(gateway.ConversationsObject, 'CONVERSATIONS');
 export const StatusObject = counting(gateway.StatusObject, 'STATUS');
 export const StoredResponsesObject = counting(gateway.StoredResponsesObject, 'RESPONSES');
 export const TunnelObject = counting(gateway.TunnelObject, 'TUNNEL');

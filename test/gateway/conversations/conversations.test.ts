@@ -1,0 +1,166 @@
+/** `/v1/otela/conversations`: what a person keeps, and what nobody else reads. */
+import { env, exports } from 'cloudflare:workers';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { users } from '../../../gateway/accounts/account-tables.ts';
+import { database } from '../../../gateway/accounts/database.ts';
+import { BOX_MAX_BYTES, BOXES_MAX, ConversationsObject } from '../../../gateway/conversations/conversations-object.ts';
+import type { Env } from '../../../gateway/env.ts';
+import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from '../admin/support.ts';
+import { runInDurableObject } from '../support/durable.ts';
+
+const PATH = '/v1/otela/conversations';
+const KEY = { salt: 'c2FsdA==', check: 'Y2hlY2s=' };
+const listSchema = z.object({
+  key: z.object({ salt: z.string(), check: z.string() }).nullable(),
+  revision: z.number(),
+  data: z.array(z.object({ id: z.string(), revision: z.number(), bytes: z.number(), deleted: z.boolean() })),
+  bytes: z.number(),
+  max_bytes: z.number(),
+});
+
+let operator = '';
+let ada = '';
+let ben = '';
+let nobody = '';
+const space = (conversations_mib: number | null) =>
+  good(knock('PATCH', '/admin/settings', { key: operator, body: { conversations_mib } }), z.unknown());
+
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+  nobody = (await seedKey('consumer')).key;
+  const row = { email: null, role: 'consumer' as const, provider: null, projectId: null, createdAt: 1, limits: null };
+  const none = { groups: null, issuer: null, subject: null, lastLoginAt: null, claimsAt: null, disabledAt: null };
+  for (const id of ['user_ada', 'user_ben'])
+    await database(env)
+      .insert(users)
+      .values({ id, name: id, ...row, ...none });
+  ada = (await seedKey('consumer', { userId: 'user_ada' })).key;
+  ben = (await seedKey('consumer', { userId: 'user_ben' })).key;
+});
+beforeEach(async () => {
+  await space(1);
+  for (const key of [ada, ben]) await knock('DELETE', PATH, { key });
+});
+
+const list = (key: string, after = 0) => good(knock('GET', `${PATH}?after=${after}`, { key }), listSchema);
+function put(id: string, box: string | Uint8Array<ArrayBuffer>, base?: number, key = ada): Promise<Response> {
+  const headers: Record<string, string> = { authorization: `Bearer ${key}` };
+  if (base !== undefined) headers['if-match'] = `"${base}"`;
+  return exports.default.fetch(new Request(`https://gateway.test${PATH}/${id}`, { method: 'PUT', headers, body: box }));
+}
+const revisionOf = async (answer: Promise<Response>) => (await good(answer, z.object({ revision: z.number() }))).revision;
+
+test('a person finds on another computer what was kept, byte for byte, and only what changed since', async () => {
+  expect(await list(ada)).toEqual({ key: null, revision: 0, data: [], bytes: 0, max_bytes: 1_048_576 });
+  await good(knock('PUT', `${PATH}/key`, { key: ada, body: KEY }), z.unknown());
+  const box = crypto.getRandomValues(new Uint8Array(1_000));
+  const first = await revisionOf(put('one', box));
+  const second = await revisionOf(put('two', 'other'));
+  expect(await list(ada)).toMatchObject({ key: KEY, revision: second, bytes: 1_005 });
+  expect((await list(ada, first)).data).toEqual([{ id: 'two', revision: second, bytes: 5, deleted: false }]);
+  const read = await knock('GET', `${PATH}/one`, { key: ada });
+  expect([read.headers.get('etag'), read.headers.get('cache-control')]).toEqual([`"${first}"`, 'no-store']);
+  expect(new Uint8Array(await read.arrayBuffer())).toEqual(box);
+});
+
+test('a change of an old revision is refused, and changes nothing', async () => {
+  const first = await revisionOf(put('one', 'a'));
+  const second = await revisionOf(put('one', 'b', first));
+  await refusal(put('one', 'c', first), 409, 'conflict');
+  await refusal(put('one', 'c'), 409, 'conflict');
+  await refusal(put('new', 'c', 7), 409, 'conflict');
+  expect(await (await knock('GET', `${PATH}/one`, { key: ada })).text()).toBe('b');
+  expect((await list(ada)).revision).toBe(second);
+  await refusal(knock('PUT', `${PATH}/one`, { key: ada, body: 'x', headers: { 'if-match': '*' } }), 400, 'invalid_request');
+});
+
+test('another computer learns of a deletion, and the conversation can be kept again', async () => {
+  const first = await revisionOf(put('one', 'a'));
+  const gone = await revisionOf(knock('DELETE', `${PATH}/one`, { key: ada }));
+  expect(await list(ada, first)).toMatchObject({ data: [{ id: 'one', revision: gone, bytes: 0, deleted: true }], bytes: 0 });
+  await refusal(knock('GET', `${PATH}/one`, { key: ada }), 404, 'not_found');
+  await refusal(knock('DELETE', `${PATH}/one`, { key: ada }), 404, 'not_found');
+  await refusal(put('one', 'b', first), 409, 'conflict');
+  expect(await revisionOf(put('one', 'b'))).toBeGreaterThan(gone);
+});
+
+test('nobody else reads, changes or deletes them, and a key without a person keeps none', async () => {
+  const first = await revisionOf(put('one', 'of Ada'));
+  expect((await list(ben)).data).toEqual([]);
+  await refusal(knock('GET', `${PATH}/one`, { key: ben }), 404, 'not_found');
+  await refusal(put('one', 'of Ben', first, ben), 409, 'conflict');
+  await knock('DELETE', PATH, { key: ben });
+  expect((await list(ada)).data).toHaveLength(1);
+  for (const key of [nobody, operator]) await refusal(knock('GET', PATH, { key }), 403, 'permission_denied');
+  expect((await knock('GET', PATH)).status).toBe(401);
+});
+
+test('a passphrase is chosen once, and deleting everything deletes it, too', async () => {
+  await good(knock('PUT', `${PATH}/key`, { key: ada, body: KEY }), z.unknown());
+  await refusal(knock('PUT', `${PATH}/key`, { key: ada, body: { ...KEY, salt: 'bmV3' } }), 409, 'conflict');
+  await put('one', 'a');
+  expect((await knock('DELETE', PATH, { key: ada })).status).toBe(200);
+  expect(await list(ada)).toMatchObject({ key: null, data: [], revision: 0 });
+  for (const body of [{ ...KEY, salt: '<' }, { ...KEY, check: 'x'.repeat(257) }, { salt: 'YQ==' }])
+    await refusal(knock('PUT', `${PATH}/key`, { key: ada, body }), 400, 'invalid_request');
+});
+
+test('the size of one conversation, and of all of a person, is limited', async () => {
+  await refusal(put('one', new Uint8Array(BOX_MAX_BYTES + 1)), 413, 'request_too_large');
+  await refusal(put('one', ''), 400, 'invalid_request');
+  await refusal(put('one', new Uint8Array(1_048_577)), 429, 'insufficient_quota');
+  const first = await revisionOf(put('one', new Uint8Array(1_000_000)));
+  await refusal(put('two', new Uint8Array(100_000)), 429, 'insufficient_quota');
+  // A larger version takes the place of the former one.
+  await revisionOf(put('one', new Uint8Array(1_048_576), first));
+  await refusal(put('a'.repeat(65), 'a'), 400, 'invalid_request');
+  await refusal(put('a%2Fb', 'a'), 400, 'invalid_request');
+});
+
+test('the number of conversations and of remembered deletions is limited', async () => {
+  const counted = await runInDurableObject(env.CONVERSATIONS.getByName('many'), async (_, { storage }) => {
+    let now = 1_000;
+    let alarmAt: number | null = null;
+    const ctx = {
+      name: 'many',
+      storage: {
+        ...{ sql: storage.sql, kv: storage.kv, getAlarm: async () => alarmAt },
+        setAlarm: async (at: number) => void (alarmAt = at),
+      },
+      clock: { now: () => now },
+    } as unknown as ObjectContext;
+    const kept = new ConversationsObject(ctx, {} as unknown as Env);
+    const box = new Uint8Array(1);
+    const write = (id: string) => kept.write(id, 0, box, 10_000);
+    for (let n = 0; n < BOXES_MAX; n++) write(`c${n}`);
+    const full = write('more');
+    await kept.remove('c0');
+    const again = write('more');
+    now += 91 * 86_400_000;
+    await kept.alarm();
+    return { full, again, deleted: kept.list(0).conversations.filter(({ deleted }) => deleted).length };
+  });
+  expect(counted).toEqual({ full: 'full', again: { revision: expect.any(Number) }, deleted: 0 });
+});
+
+test('without space for conversations there are none, but a person can still delete them', async () => {
+  await revisionOf(put('one', 'a'));
+  await space(null);
+  await refusal(knock('GET', PATH, { key: ada }), 404, 'not_found');
+  await refusal(put('two', 'b'), 404, 'not_found');
+  expect((await knock('DELETE', PATH, { key: ada })).status).toBe(200);
+  await space(1);
+  expect((await list(ada)).data).toEqual([]);
+});
+
+test('the deletion of a person deletes them', async () => {
+  await revisionOf(put('one', 'a', undefined, ben));
+  await good(knock('DELETE', '/admin/users/user_ben', { key: operator }), z.unknown());
+  const left = await runInDurableObject(env.CONVERSATIONS.getByName('user_ben'), (_, { storage }) =>
+    storage.sql.exec('SELECT id FROM boxes').toArray(),
+  );
+  expect(left).toEqual([]);
+});
