@@ -12,11 +12,11 @@ import { batchRoutes } from './batch/batch-routes.ts';
 import { batchAgentRoutes } from './batch/leases/agent-routes.ts';
 import { secretRoutes } from './batch/secret-routes.ts';
 import { connectCircuit } from './circuit/connect-circuit.ts';
+import { conversationRoutes } from './conversations/conversation-routes.ts';
 import type { Env } from './env.ts';
 import { factoryRoutes } from './factory/exchange-route.ts';
 import { fileRoutes } from './files/file-routes.ts';
 import { uploadRoutes } from './files/upload-routes.ts';
-import { conversationRoutes } from './conversations/conversation-routes.ts';
 import { crossOriginHeaders, preflightResponse } from './http/cross-origin.ts';
 import { dashboardRoutes } from './http/dashboard-routes.ts';
 import { responseOf } from './http/http-request.ts';
@@ -83,7 +83,16 @@ app.route('/v1/otela/conversations', conversationRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Answers 405 to all methods of these paths that no route above handles, such as TRACE. */
-for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/llms.txt', '/status', '/status.json'])
+for (const path of [
+  '/healthz',
+  '/readyz',
+  '/metrics',
+  '/openapi.json',
+  '/docs',
+  '/llms.txt',
+  '/status',
+  '/status.json',
+])
   app.all(path, (c) => {
     throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
   });

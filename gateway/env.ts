@@ -7,6 +7,7 @@ import type { SqlFragments } from './accounts/sql-fragments.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/leases/batch-queue-object.ts';
 import type { CircuitObject } from './circuit/circuit-object.ts';
+import type { ConversationsObject } from './conversations/conversations-object.ts';
 import type { FactoryObject } from './factory/factory-object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
@@ -21,9 +22,8 @@ import type { ObjectNamespace } from './platform/object-context.ts';
 import type { QueueObject } from './queue/queue-object.ts';
 import type { RegistryObject } from './registry/registry-object.ts';
 import type { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
-import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
-import type { ConversationsObject } from './conversations/conversations-object.ts';
 import type { StatusObject } from './status/status-object.ts';
+import type { ResponseOffload } from './tunnel/offload/response-offload.ts';
 import type { TunnelObject } from './tunnel/tunnel-object.ts';
 import type { UsageObject } from './usage/hour/usage-hour-object.ts';
 

@@ -4,6 +4,7 @@ import { ConfirmationObject as Confirmation } from './accounts/login/confirmatio
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/leases/batch-queue-object.ts';
+import { ConversationsObject as Conversations } from './conversations/conversations-object.ts';
 import type { Env } from './env.ts';
 import { FactoryObject as Factory } from './factory/factory-object.ts';
 import { isResourcePath } from './files/is-resource-path.ts';
@@ -15,11 +16,10 @@ import { NotificationObject as Notification } from './notifications/notification
 import { ObserveObject as Observe } from './observe/observe-object.ts';
 import { handleOpenAI } from './openai/handle-openai.ts';
 import { StoredResponsesObject as StoredResponses } from './openai/stored-responses.ts';
-import { ConversationsObject as Conversations } from './conversations/conversations-object.ts';
-import { StatusObject as Status } from './status/status-object.ts';
 import { QueueObject as Queue } from './queue/queue-object.ts';
 import { RegistryObject as Registry } from './registry/registry-object.ts';
 import { SnapshotCacheObject } from './registry/snapshot-cache-object.ts';
+import { StatusObject as Status } from './status/status-object.ts';
 import { TunnelObject as Tunnel } from './tunnel/tunnel-object.ts';
 import { UsageObject as Usage } from './usage/hour/usage-hour-object.ts';
 

@@ -55,7 +55,7 @@ export async function chatCommand(access: GatewayAccess, options: ChatOptions, t
   if (options.question === '' && terminal.input.isTTY === true) return converse(conversation, model, terminal);
   const piped = terminal.input.isTTY === true ? '' : await inputText(terminal.input);
   const question = [options.question, piped].filter((part) => part !== '').join('\n\n');
-  if (question === '') throw new UsageError('the question is missing: otela chat "What is an allocation?"');
+  if (question === '') throw new UsageError('the question is missing: otela chat "Explain fair share on Slurm"');
   await conversation.ask(question);
 }
 

@@ -164,8 +164,8 @@ const CHAT: Command<Output> = {
   summary: 'ask a model, or talk with it, in the terminal',
   examples: `[QUESTION …] [--model MODEL] [--system TEXT] [--gateway URL]
 
-Prints the answer as it arrives. What is on stdin follows the question. Without a question it is a conversation, until Ctrl-D.
-  otela chat 'What is an allocation?'
+Prints the answer as it arrives. Text on stdin follows the question. Without a question it is a conversation, until Ctrl-D.
+  otela chat 'Explain fair share on Slurm'
   otela chat 'Why did this job fail?' < slurm-4711.out
   otela chat --model Qwen/Qwen3-8B`,
   flags: CHAT_FLAGS,

@@ -10,7 +10,6 @@ const listSchema = z.object({
   revision: z.number(),
   data: z.array(z.object({ id: z.string(), revision: z.number(), deleted: z.boolean() })),
 });
-export type KeptChanges = z.infer<typeof listSchema>;
 
 export const listKept = (after: number) => readGateway(listSchema, `${PATH}?after=${after}`);
 

@@ -5,6 +5,7 @@ import { sitesSchema } from '../../shared/slurm/site-profile.ts';
 import { versionSchema } from '../accounts/gateway-settings.ts';
 import { issuersSchema } from '../accounts/login/oidc-config.ts';
 import { httpUrlSchema } from '../http/common-schemas.ts';
+import { conversationsMibSchema } from '../settings/conversation-settings.ts';
 import { fileLimitsSchema } from '../settings/file-limits.ts';
 import { limitsSchema } from '../settings/limits-schema.ts';
 import { notificationsSchema } from '../settings/notification-settings.ts';
@@ -13,9 +14,8 @@ import { pricesSchema } from '../settings/price-settings.ts';
 import { queueSchema } from '../settings/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../settings/retry-settings.ts';
 import { routingSchema } from '../settings/routing-settings.ts';
-import { traceSchema } from '../settings/trace-settings.ts';
-import { conversationsMibSchema } from '../settings/conversation-settings.ts';
 import { statusPageSchema } from '../settings/status-settings.ts';
+import { traceSchema } from '../settings/trace-settings.ts';
 
 /** Absent: unchanged. Null: the default. The route also checks the name of the policy. */
 export const settingsPatchSchema = z.strictObject({

@@ -87,7 +87,16 @@ async function statementCommand(args: readonly string[]): Promise<number> {
     return EXIT_DONE;
   }
   const { unit, lines, total } = statementSchema.parse(answer);
-  const table = new Table(['project', 'model', 'provider', 'requests', 'prompt', 'completion', 'GPU h', unit ?? 'no prices']);
+  const table = new Table([
+    'project',
+    'model',
+    'provider',
+    'requests',
+    'prompt',
+    'completion',
+    'GPU h',
+    unit ?? 'no prices',
+  ]);
   for (const one of lines) {
     const counts = [one.requests, one.prompt_tokens, one.completion_tokens].map(String);
     const gpu = (one.gpu_seconds / 3600).toFixed(2);

@@ -29,7 +29,7 @@ const ruleSchema = z.strictObject({
   completion: price.default(0),
   /** Per request. */
   request: price.default(0),
-  /** Per hour of one GPU; `UsageRow.gpuMs` says what GPU time is. */
+  /** Per hour of one GPU; see `UsageRow.gpuMs`. */
   gpu_hour: price.default(0),
 });
 export type PriceRule = z.infer<typeof ruleSchema>;

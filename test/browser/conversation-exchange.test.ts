@@ -3,11 +3,13 @@ import { beforeEach, expect, it } from 'vitest';
 import {
   type Cipher,
   type Exchanged,
+  type Exchanges,
   exchange,
+  type KeptItem,
+  type KeptStore,
   type LocalStore,
   type RemoteStore,
 } from '../../dashboard/chat/keep/exchange.ts';
-import type { Keeping, KeptItem, KeptStore } from '../../dashboard/chat/keep/kept-state.ts';
 
 const MAX_BYTES = 10_000;
 const KEY = { salt: 'one', check: '' };
@@ -45,10 +47,10 @@ class Gateway implements RemoteStore {
   }
 }
 
-class Browser implements LocalStore<Exchanged>, KeptStore {
+class Browser implements LocalStore<Exchanged>, KeptStore<Exchanges> {
   readonly conversations = new Map<string, Exchanged>();
   readonly known = new Map<string, KeptItem>();
-  stored: Keeping | undefined = { salt: 'one', key: undefined as unknown as CryptoKey, revision: 0 };
+  stored: Exchanges | undefined = { salt: 'one', revision: 0 };
 
   async list() {
     return [...this.conversations.values()];
@@ -66,7 +68,7 @@ class Browser implements LocalStore<Exchanged>, KeptStore {
   async keeping() {
     return this.stored;
   }
-  async setKeeping(keeping: Keeping) {
+  async setKeeping(keeping: Exchanges) {
     this.stored = keeping;
   }
   async items() {

@@ -2,9 +2,7 @@
  * Brings a browser's conversations and those at the gateway to the same state. Everything is handed in, so that two
  * browsers can be tested without one.
  */
-import type { KeptChanges } from '../../api/kept-conversations.ts';
 import { merged } from '../merge-conversations.ts';
-import type { Keeping, KeptItem, KeptStore } from './kept-state.ts';
 
 /** The members of a conversation that the exchange reads. */
 export interface Exchanged {
@@ -28,6 +26,39 @@ export interface LocalStore<C extends Exchanged> {
   delete(id: string): Promise<void>;
 }
 
+/** The state of the last exchange. */
+export interface Exchanges {
+  /** The salt of the key. It shows whether the gateway still has the same conversations. */
+  salt: string;
+  /** The newest revision that this browser has seen. */
+  revision: number;
+}
+
+/** A conversation that this browser and the gateway had in common. */
+export interface KeptItem {
+  id: string;
+  revision: number;
+  /** Its time of change then. */
+  updatedAt: number;
+}
+
+/** What this browser knows about the gateway's side. */
+export interface KeptStore<K extends Exchanges> {
+  keeping(): Promise<K | undefined>;
+  setKeeping(keeping: K): Promise<void>;
+  items(): Promise<Map<string, KeptItem>>;
+  put(item: KeptItem): Promise<void>;
+  remove(id: string): Promise<void>;
+  /** Forgets the key and all items. The conversations stay. */
+  clear(): Promise<void>;
+}
+
+interface KeptChanges {
+  key: { salt: string } | null;
+  revision: number;
+  data: readonly { id: string; revision: number; deleted: boolean }[];
+}
+
 /** The gateway's side. */
 export interface RemoteStore {
   list(after: number): Promise<KeptChanges>;
@@ -41,9 +72,9 @@ export interface Cipher {
   open(id: string, box: Uint8Array<ArrayBuffer>): Promise<string>;
 }
 
-interface Stores<C extends Exchanged> {
+interface Stores<C extends Exchanged, K extends Exchanges> {
   local: LocalStore<C>;
-  kept: KeptStore;
+  kept: KeptStore<K>;
   remote: RemoteStore;
   cipher: Cipher;
   /** Largest box that the gateway takes. */
@@ -53,7 +84,10 @@ interface Stores<C extends Exchanged> {
 /** `ended`: the conversations at the gateway were deleted, or have another key; nothing was exchanged. */
 export type ExchangeResult = { state: 'ended' } | { state: 'done'; tooLarge: number };
 
-export async function exchange<C extends Exchanged>(stores: Stores<C>, keeping: Keeping): Promise<ExchangeResult> {
+export async function exchange<C extends Exchanged, K extends Exchanges>(
+  stores: Stores<C, K>,
+  keeping: K,
+): Promise<ExchangeResult> {
   const { kept, remote } = stores;
   const changes = await remote.list(keeping.revision);
   if (changes.key?.salt !== keeping.salt) {
@@ -72,13 +106,21 @@ export async function exchange<C extends Exchanged>(stores: Stores<C>, keeping: 
 }
 
 /** A conversation that this browser has changed since stays, and is given to the gateway again. */
-async function takeDeletion<C extends Exchanged>({ local, kept }: Stores<C>, id: string, item: KeptItem | undefined) {
+async function takeDeletion<C extends Exchanged, K extends Exchanges>(
+  { local, kept }: Stores<C, K>,
+  id: string,
+  item: KeptItem | undefined,
+) {
   const ours = await local.get(id);
   if (ours !== undefined && item?.updatedAt === ours.updatedAt) await local.delete(id);
   await kept.remove(id);
 }
 
-async function takeChange<C extends Exchanged>(stores: Stores<C>, id: string, item: KeptItem | undefined) {
+async function takeChange<C extends Exchanged, K extends Exchanges>(
+  stores: Stores<C, K>,
+  id: string,
+  item: KeptItem | undefined,
+) {
   const { local, kept, remote, cipher } = stores;
   const ours = await local.get(id);
   // Deleted here since the last exchange: the deletion is given to the gateway below.
@@ -95,14 +137,18 @@ async function takeChange<C extends Exchanged>(stores: Stores<C>, id: string, it
 /** All turns of both. The newer one decides about title, settings and the shown branch. */
 export function united<C extends Exchanged>(ours: C, theirs: C): C {
   const [older, newer] = ours.updatedAt < theirs.updatedAt ? [ours, theirs] : [theirs, ours];
-  const nothing = { ...older, title: '', threads: older.threads.map(({ model }) => ({ model, turns: {}, chosen: {} })) };
-  // A time of its own, so that both sides see a change.
+  const nothing = {
+    ...older,
+    title: '',
+    threads: older.threads.map(({ model }) => ({ model, turns: {}, chosen: {} })),
+  };
+  // A new time, so that both sides see a change.
   const { title } = newer;
   return { ...(merged(nothing, newer, older) as C), title, updatedAt: newer.updatedAt + 1 };
 }
 
 /** Returns the number of conversations that are too large for the gateway. */
-async function giveChanges<C extends Exchanged>(stores: Stores<C>): Promise<number> {
+async function giveChanges<C extends Exchanged, K extends Exchanges>(stores: Stores<C, K>): Promise<number> {
   const { local, kept, remote, cipher, maxBytes } = stores;
   const items = await kept.items();
   const summaries = await local.list();

@@ -1,31 +1,10 @@
 /** What this browser knows about the conversations at the gateway: the key, and the state of the last exchange. */
 import { type DBSchema, type IDBPDatabase, openDB } from 'idb';
+import type { Exchanges, KeptItem, KeptStore } from './exchange.ts';
 
-export interface Keeping {
-  /** The salt of the key, which tells whether the gateway still has the same conversations. */
-  salt: string;
+export interface Keeping extends Exchanges {
   /** The browser stores it without being able to read it. */
   key: CryptoKey;
-  /** The newest revision that this browser has seen. */
-  revision: number;
-}
-
-/** A conversation that this browser and the gateway had in common. */
-export interface KeptItem {
-  id: string;
-  revision: number;
-  /** Its time of change then. */
-  updatedAt: number;
-}
-
-export interface KeptStore {
-  keeping(): Promise<Keeping | undefined>;
-  setKeeping(keeping: Keeping): Promise<void>;
-  items(): Promise<Map<string, KeptItem>>;
-  put(item: KeptItem): Promise<void>;
-  remove(id: string): Promise<void>;
-  /** Forgets the key and all items. The conversations stay. */
-  clear(): Promise<void>;
 }
 
 interface Schema extends DBSchema {
@@ -35,7 +14,7 @@ interface Schema extends DBSchema {
 
 const ONLY = 'keeping';
 
-export class KeptState implements KeptStore {
+export class KeptState implements KeptStore<Keeping> {
   readonly #opening: Promise<IDBPDatabase<Schema>>;
 
   /** @param person a user's id */

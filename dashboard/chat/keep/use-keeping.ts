@@ -13,7 +13,7 @@ import type { Conversation } from '../conversation.ts';
 import { ConversationStore } from '../conversation-store.ts';
 import { newKey, open, openKey, seal, WrongKeyError } from './box-cipher.ts';
 import { exchange } from './exchange.ts';
-import { KeptState } from './kept-state.ts';
+import { type Keeping, KeptState } from './kept-state.ts';
 
 /** Pause between two exchanges of an open page. */
 const EVERY_MS = 60_000;
@@ -24,8 +24,7 @@ const BOX_MAX_BYTES = 1_900_000;
 
 export type KeepState =
   /** The conversations are only in this browser. `known`: other browsers keep conversations at the gateway. */
-  | { state: 'off'; known: boolean }
-  | { state: 'on'; tooLarge: number; error?: unknown };
+  { state: 'off'; known: boolean } | { state: 'on'; tooLarge: number; error?: unknown };
 
 /** Keeps the conversations of one person at the gateway, if the person wants that. */
 export class Keeper {
@@ -38,7 +37,7 @@ export class Keeper {
   #unwatch: () => void = () => {};
 
   constructor(person: string, onChange: (state: KeepState) => void) {
-    // A store of its own: the page's store then hears of conversations that came from the gateway.
+    // Its own store: the page's store then hears of conversations that came from the gateway.
     this.#local = new ConversationStore(person);
     this.#kept = new KeptState(person);
     this.#lock = `otela-keep-${person}`;
@@ -113,7 +112,7 @@ export class Keeper {
       },
       maxBytes: BOX_MAX_BYTES,
     };
-    const result = await exchange<Conversation>(stores, keeping);
+    const result = await exchange<Conversation, Keeping>(stores, keeping);
     if (result.state === 'ended') return this.#exchange();
     this.#tell({ state: 'on', tooLarge: result.tooLarge });
   }

@@ -117,7 +117,8 @@ export const chat = {
     known: 'Meine Unterhaltungen holen …',
     title: 'Unterhaltungen beim Gateway aufbewahren',
     knownTitle: 'Unterhaltungen Ihrer anderen Browser',
-    about: 'Dieser Browser verschlüsselt Ihre Unterhaltungen mit einer Passphrase und speichert sie beim Gateway. Jeder Browser mit der Passphrase hat sie alle. Das Gateway und sein Betreiber können sie nicht lesen.',
+    about:
+      'Dieser Browser verschlüsselt Ihre Unterhaltungen mit einer Passphrase und speichert sie beim Gateway. Jeder Browser mit der Passphrase hat sie alle. Das Gateway und sein Betreiber können sie nicht lesen.',
     lose: 'Niemand kann eine verlorene Passphrase wiederherstellen: Dann sind die Unterhaltungen beim Gateway verloren, und die in Ihren Browsern bleiben.',
     knownAbout: 'Sie bewahren bei diesem Gateway verschlüsselte Unterhaltungen auf. Geben Sie deren Passphrase ein.',
     passphrase: 'Passphrase',
@@ -132,7 +133,8 @@ export const chat = {
     tooLarge: (n: number) => `${n} zu groß für das Gateway`,
     stop: 'Beenden …',
     stopTitle: 'Unterhaltungen nicht mehr beim Gateway aufbewahren?',
-    stopFollows: 'Sie bleiben in diesem Browser. Die Unterhaltungen beim Gateway werden gelöscht, und Ihre anderen Browser behalten, was sie haben.',
+    stopFollows:
+      'Sie bleiben in diesem Browser. Die Unterhaltungen beim Gateway werden gelöscht, und Ihre anderen Browser behalten, was sie haben.',
     stopAct: 'Beim Gateway löschen',
     stopHere: 'Nur in diesem Browser beenden',
   },

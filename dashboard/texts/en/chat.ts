@@ -119,8 +119,9 @@ export const chat = {
     known: 'Get my conversations …',
     title: 'Keep conversations at the gateway',
     knownTitle: 'Conversations of your other browsers',
-    about: 'This browser encrypts your conversations with a passphrase and stores them at the gateway. Each browser with the passphrase has all of them. The gateway and its operator cannot read them.',
-    lose: 'Nobody can restore a lost passphrase: then the conversations at the gateway are lost, and those in your browsers stay.',
+    about:
+      'This browser encrypts your conversations with a passphrase and stores them at the gateway. Each browser with the passphrase has all of them. The gateway and its operator cannot read them.',
+    lose: 'A lost passphrase cannot be restored: then the conversations at the gateway are lost, and those in your browsers stay.',
     knownAbout: 'You keep encrypted conversations at this gateway. Enter their passphrase.',
     passphrase: 'Passphrase',
     hint: 'At least 12 characters.',
@@ -134,7 +135,8 @@ export const chat = {
     tooLarge: (n: number) => `${n} too large for the gateway`,
     stop: 'Stop …',
     stopTitle: 'Stop keeping conversations at the gateway?',
-    stopFollows: 'They stay in this browser. The conversations at the gateway are deleted, and your other browsers keep what they have.',
+    stopFollows:
+      'They stay in this browser. The conversations at the gateway are deleted, and your other browsers keep their copies.',
     stopAct: 'Delete at the gateway',
     stopHere: 'Stop only in this browser',
   },

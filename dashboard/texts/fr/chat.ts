@@ -120,7 +120,8 @@ export const chat = {
     known: 'Récupérer mes conversations …',
     title: 'Conserver les conversations sur la passerelle',
     knownTitle: 'Conversations de vos autres navigateurs',
-    about: 'Ce navigateur chiffre vos conversations avec une phrase secrète et les enregistre sur la passerelle. Chaque navigateur qui a la phrase secrète les a toutes. La passerelle et son exploitant ne peuvent pas les lire.',
+    about:
+      'Ce navigateur chiffre vos conversations avec une phrase secrète et les enregistre sur la passerelle. Chaque navigateur qui a la phrase secrète les a toutes. La passerelle et son exploitant ne peuvent pas les lire.',
     lose: 'Personne ne peut rétablir une phrase secrète perdue : les conversations sur la passerelle sont alors perdues, et celles de vos navigateurs restent.',
     knownAbout: 'Vous conservez des conversations chiffrées sur cette passerelle. Saisissez leur phrase secrète.',
     passphrase: 'Phrase secrète',
@@ -135,7 +136,8 @@ export const chat = {
     tooLarge: (n: number) => `${n} trop grandes pour la passerelle`,
     stop: 'Arrêter …',
     stopTitle: 'Ne plus conserver les conversations sur la passerelle ?',
-    stopFollows: 'Elles restent dans ce navigateur. Les conversations sur la passerelle sont supprimées, et vos autres navigateurs gardent ce qu’ils ont.',
+    stopFollows:
+      'Elles restent dans ce navigateur. Les conversations sur la passerelle sont supprimées, et vos autres navigateurs gardent ce qu’ils ont.',
     stopAct: 'Supprimer sur la passerelle',
     stopHere: 'Arrêter seulement dans ce navigateur',
   },

@@ -11,6 +11,7 @@ import { ConfirmationObject } from '../../accounts/login/confirmation-object.ts'
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/leases/batch-queue-object.ts';
 import { CircuitObject } from '../../circuit/circuit-object.ts';
+import { ConversationsObject } from '../../conversations/conversations-object.ts';
 import type { Env } from '../../env.ts';
 import { FactoryObject } from '../../factory/factory-object.ts';
 import type { FileStore } from '../../files/file-store.ts';
@@ -26,7 +27,6 @@ import { enableTurnClock } from '../../platform/wait-clock.ts';
 import { QueueObject } from '../../queue/queue-object.ts';
 import { RegistryObject } from '../../registry/registry-object.ts';
 import { setLoadedPolicies } from '../../routing/custom-policies.ts';
-import { ConversationsObject } from '../../conversations/conversations-object.ts';
 import { StatusObject } from '../../status/status-object.ts';
 import { TunnelObject } from '../../tunnel/tunnel-object.ts';
 import { UsageObject } from '../../usage/hour/usage-hour-object.ts';

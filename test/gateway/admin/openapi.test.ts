@@ -103,13 +103,19 @@ test('each route of files, uploads and batches that the app has is described, an
   expect(told.sort()).toEqual([...new Set(served)].sort());
 });
 
-test.each(['/healthz', '/readyz', '/metrics', '/v1/registry/nodes', '/admin/nodes/history', '/openapi.json', '/docs', '/llms.txt'])(
-  'DELETE %s is 405, and says which methods there are',
-  async (path) => {
-    const response = await knock('DELETE', path, { key: (await seedKey('operator')).key });
-    expect([response.status, response.headers.get('allow')?.startsWith('GET')]).toEqual([405, true]);
-  },
-);
+test.each([
+  '/healthz',
+  '/readyz',
+  '/metrics',
+  '/v1/registry/nodes',
+  '/admin/nodes/history',
+  '/openapi.json',
+  '/docs',
+  '/llms.txt',
+])('DELETE %s is 405, and says which methods there are', async (path) => {
+  const response = await knock('DELETE', path, { key: (await seedKey('operator')).key });
+  expect([response.status, response.headers.get('allow')?.startsWith('GET')]).toEqual([405, true]);
+});
 
 test('no part of it points to something that is not there, and no internal reference is left open', async () => {
   const text = await (await knock('GET', '/openapi.json')).text();

@@ -34,7 +34,13 @@ beforeAll(async () => {
         for (const provider of n === 2 ? ['psi'] : ['eth', ''])
           await db.insert(usageTotals).values({
             ...{ day, project, user: `user_${n}`, key: `key_${n}`, model, provider, ...zero },
-            ...{ requests: 7 + n, prompt: 123_457 * (n + 3), completion: 77_773 * (n + 1), cached: 1_001 * n, gpuMs: 1_234_567 * n },
+            ...{
+              requests: 7 + n,
+              prompt: 123_457 * (n + 3),
+              completion: 77_773 * (n + 1),
+              cached: 1_001 * n,
+              gpuMs: 1_234_567 * n,
+            },
           });
   await good(knock('PATCH', '/admin/settings', { key: operator, body: { prices: PRICES } }), z.unknown());
 });
@@ -117,7 +123,12 @@ test.each<[string, object, Partial<DailyUsage>, string]>([
   ['an hour and a half of one GPU costs one and a half prices', { gpu_hour: 2.01 }, { gpu_ms: 5_400_000 }, '3.02'],
   ['a millisecond of GPU time is not rounded before the line', { gpu_hour: 18 }, { gpu_ms: 999 }, '0.00'],
   ['half a cent of GPU time is rounded up', { gpu_hour: 18 }, { gpu_ms: 1_000 }, '0.01'],
-  ['tokens and GPU time add up before they are rounded', { prompt: 0.004, gpu_hour: 0.004 }, { prompt_tokens: 1e6, gpu_ms: 3_600_000 }, '0.01'],
+  [
+    'tokens and GPU time add up before they are rounded',
+    { prompt: 0.004, gpu_hour: 0.004 },
+    { prompt_tokens: 1e6, gpu_ms: 3_600_000 },
+    '0.01',
+  ],
 ])('%s', (_, price, usage, amount) => {
   const prices = pricesSchema.parse({ unit: 'SU', rules: [price] });
   expect(statementLines([{ ...NOTHING, ...usage }], prices)).toMatchObject([{ amount }]);

@@ -1,4 +1,4 @@
-/** `/v1/otela/conversations`: what a person keeps, and what nobody else reads. */
+/** `/v1/otela/conversations`: what a person keeps, and its protection from others. */
 import { env, exports } from 'cloudflare:workers';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -51,7 +51,8 @@ function put(id: string, box: string | Uint8Array<ArrayBuffer>, base?: number, k
   if (base !== undefined) headers['if-match'] = `"${base}"`;
   return exports.default.fetch(new Request(`https://gateway.test${PATH}/${id}`, { method: 'PUT', headers, body: box }));
 }
-const revisionOf = async (answer: Promise<Response>) => (await good(answer, z.object({ revision: z.number() }))).revision;
+const revisionOf = async (answer: Promise<Response>) =>
+  (await good(answer, z.object({ revision: z.number() }))).revision;
 
 test('a person finds on another computer what was kept, byte for byte, and only what changed since', async () => {
   expect(await list(ada)).toEqual({ key: null, revision: 0, data: [], bytes: 0, max_bytes: 1_048_576 });
@@ -72,22 +73,30 @@ test('a change of an old revision is refused, and changes nothing', async () => 
   await refusal(put('one', 'c', first), 409, 'conflict');
   await refusal(put('one', 'c'), 409, 'conflict');
   await refusal(put('new', 'c', 7), 409, 'conflict');
-  expect(await (await knock('GET', `${PATH}/one`, { key: ada })).text()).toBe('b');
+  const read = await knock('GET', `${PATH}/one`, { key: ada });
+  expect(new TextDecoder().decode(await read.arrayBuffer())).toBe('b');
   expect((await list(ada)).revision).toBe(second);
-  await refusal(knock('PUT', `${PATH}/one`, { key: ada, body: 'x', headers: { 'if-match': '*' } }), 400, 'invalid_request');
+  await refusal(
+    knock('PUT', `${PATH}/one`, { key: ada, body: 'x', headers: { 'if-match': '*' } }),
+    400,
+    'invalid_request',
+  );
 });
 
 test('another computer learns of a deletion, and the conversation can be kept again', async () => {
   const first = await revisionOf(put('one', 'a'));
   const gone = await revisionOf(knock('DELETE', `${PATH}/one`, { key: ada }));
-  expect(await list(ada, first)).toMatchObject({ data: [{ id: 'one', revision: gone, bytes: 0, deleted: true }], bytes: 0 });
+  expect(await list(ada, first)).toMatchObject({
+    data: [{ id: 'one', revision: gone, bytes: 0, deleted: true }],
+    bytes: 0,
+  });
   await refusal(knock('GET', `${PATH}/one`, { key: ada }), 404, 'not_found');
   await refusal(knock('DELETE', `${PATH}/one`, { key: ada }), 404, 'not_found');
   await refusal(put('one', 'b', first), 409, 'conflict');
   expect(await revisionOf(put('one', 'b'))).toBeGreaterThan(gone);
 });
 
-test('nobody else reads, changes or deletes them, and a key without a person keeps none', async () => {
+test('other people cannot read, change or delete them, and a key without a person keeps none', async () => {
   const first = await revisionOf(put('one', 'of Ada'));
   expect((await list(ben)).data).toEqual([]);
   await refusal(knock('GET', `${PATH}/one`, { key: ben }), 404, 'not_found');
@@ -128,7 +137,9 @@ test('the number of conversations and of remembered deletions is limited', async
       name: 'many',
       storage: {
         ...{ sql: storage.sql, kv: storage.kv, getAlarm: async () => alarmAt },
-        setAlarm: async (at: number) => void (alarmAt = at),
+        setAlarm: async (at: number) => {
+          alarmAt = at;
+        },
       },
       clock: { now: () => now },
     } as unknown as ObjectContext;
