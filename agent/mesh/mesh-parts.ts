@@ -14,6 +14,7 @@ import type { MeshOptions } from './mesh-options.ts';
 import type { PeerBans } from './peer-bans.ts';
 import { PeerConnector } from './peer-connector.ts';
 import { PendingDials } from './pending-dials.ts';
+import { HolePuncher } from './punch/hole-puncher.ts';
 import { Seeds } from './seed-addresses.ts';
 
 type Gossip = Pick<MeshGossipDriver, 'handle'>;
@@ -73,6 +74,7 @@ function createConnections(
   const listener = new Listener({
     ...credentials,
     onProven: (proven) => void channels.add(proven, false),
+    onPunch: (proven) => neverRejects(puncher.answer(proven)),
     ...(offerRelay ? { onCircuit: (proven) => neverRejects(circuits.relay?.take(proven)) } : {}),
     ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
     ...(options.onWeights === undefined ? {} : { onWeights: options.onWeights }),
@@ -89,16 +91,23 @@ function createConnections(
     accept: (socket, relay) => listener.acceptThrough(socket, relay),
     random,
   });
+  const puncher = new HolePuncher({
+    dial: (peer, signal) => circuits.dial(peer, signal, 'punch'),
+    observe: (localPort, signal) => circuits.observe(localPort, signal),
+    secure: (socket, peer) => circuits.secure(socket, peer),
+    accept: (socket) => listener.acceptThrough(socket, undefined),
+  });
   const connector = new PeerConnector({
     circuits,
     dials,
+    punch: (peer) => puncher.punch(peer),
     addressesOf: (peer) => replica.get(peer)?.payload?.addresses ?? [],
     channels,
     take,
     isUsing: (peer) => requests?.isUsing?.(peer) ?? false,
     random,
   });
-  return { dials, listener, circuits, connector };
+  return { dials, listener, circuits, connector, puncher };
 }
 
 function identityOf({ ticket, key }: MeshOptions) {

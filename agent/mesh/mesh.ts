@@ -26,6 +26,7 @@ import { createMeshParts } from './mesh-parts.ts';
 import { PeerBans } from './peer-bans.ts';
 import type { PeerConnector } from './peer-connector.ts';
 import type { PendingDials } from './pending-dials.ts';
+import type { HolePuncher } from './punch/hole-puncher.ts';
 import type { Seeds } from './seed-addresses.ts';
 
 /**
@@ -43,6 +44,7 @@ export class Mesh {
   readonly #dials: PendingDials;
   readonly circuits: Circuits;
   readonly #connector: PeerConnector;
+  readonly #puncher: HolePuncher;
   readonly #credentials: Pick<ChannelDialOptions, 'own' | 'openTicket'>;
   readonly #seeds: Seeds;
   readonly #delegates: GatewayGossipSockets;
@@ -67,6 +69,7 @@ export class Mesh {
     this.#dials = parts.dials;
     this.#listener = parts.listener;
     this.#connector = parts.connector;
+    this.#puncher = parts.puncher;
     this.#seeds = parts.seeds;
     this.#delegates = parts.delegates;
     this.#gossip = parts.gossip;
@@ -232,6 +235,7 @@ export class Mesh {
     this.#listener.close();
     this.#dials.close();
     this.#connector.close();
+    this.#puncher.close();
     this.circuits.close();
     this.channels.close('leaving');
     this.#delegates.close('leaving');

@@ -23,10 +23,14 @@ const IDLE_MS = 30_000;
 /** Minimum and maximum interval between tries of a direct path while a relayed one is in use. */
 const DIRECT_MIN_MS = 5_000;
 const DIRECT_MAX_MS = 60_000;
+/** Maximum interval between attempts to punch a hole. NATs do not change often. */
+const PUNCH_MAX_MS = 600_000;
 
 interface PeerConnectorOptions {
   circuits: Pick<Circuits, 'dial' | 'mayReach' | 'avoid'>;
   dials: Pick<PendingDials, 'dial'>;
+  /** Opens a direct connection to a session that is reached through a relay. Absent: this agent punches no holes. */
+  punch?(session: string): Promise<ProvenConnection>;
   addressesOf(session: string): readonly string[];
   channels: Iterable<Channel>;
   /**
@@ -43,6 +47,9 @@ interface Relayed {
   usedAt: number;
   direct: Backoff;
   directAt: number;
+  /** Punching costs a circuit at the relay, so it is tried less often than a dial. */
+  punch: Backoff;
+  punchAt: number;
 }
 
 /** Finds paths to other agents: direct, otherwise through a relay, and direct again as soon as that works. */
@@ -144,6 +151,8 @@ export class PeerConnector {
         usedAt: now,
         direct: new Backoff({ minMs: DIRECT_MIN_MS, maxMs: DIRECT_MAX_MS }, random),
         directAt: now,
+        punch: new Backoff({ minMs: DIRECT_MIN_MS, maxMs: PUNCH_MAX_MS }, random),
+        punchAt: now,
       };
       this.#relayed.set(channel, one);
       if (isUsing(session)) one.usedAt = now;
@@ -151,6 +160,7 @@ export class PeerConnector {
         channel.close('no request needs the relay');
         continue;
       }
+      if (channel.dialled && now >= one.punchAt) this.#punch(session, one, now);
       const addresses = addressesOf(session);
       if (addresses.length === 0 || now < one.directAt) continue;
       one.directAt = now + one.direct.next();
@@ -159,6 +169,19 @@ export class PeerConnector {
         () => this.#noteFailure(session),
       );
     }
+  }
+
+  #punch(session: string, one: Relayed, now: number): void {
+    const { punch, take } = this.#options;
+    if (punch === undefined) return;
+    one.punchAt = now + one.punch.next();
+    punch(session).then(
+      (proven) => {
+        take(proven);
+        this.#failedAt.delete(session);
+      },
+      () => {}, // the path through the relay remains
+    );
   }
 
   close(): void {

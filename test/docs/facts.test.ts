@@ -109,7 +109,7 @@ it('pages call one gateway by one name', () => {
   expect(names.filter((name) => !known.test(name))).toEqual([]);
 });
 
-it('pages say that an agent listens and how to disable it, and promise no hole through a NAT', () => {
+it('pages say that an agent listens and how to disable it, and which NATs allow a direct connection', () => {
   const text = (page: string) => read(page).replaceAll(/\s+/g, ' ');
   expect(read('docs/reference/otela-agent.md')).toMatch(/`--mesh HOST[^\n]*all addresses, a free port/);
   for (const page of ['README.md', 'packaging/npm/opentela.md', 'docs/quickstart-provider.md']) {
@@ -118,7 +118,10 @@ it('pages say that an agent listens and how to disable it, and promise no hole t
   }
   for (const page of [...markdownFiles(), 'packaging/npm/opentela.md'])
     expect(text(page), page).not.toMatch(/nothing listens for|agent opens no port/i);
-  expect(text('docs/agent.md')).toMatch(/behind NATs meet at [^.]*relay[^.]*\. They punch no hole/);
+  expect(text('docs/agent.md')).toMatch(
+    /all can meet, but for two symmetric ones, and a symmetric and a port-restricted one/,
+  );
+  expect(text('test/netns/punch.test.ts')).toContain('opens a direct path through eight of the ten pairs of NATs');
 });
 
 it('pages promise the figures of trace plot by the numbers that the program gives them', () => {

@@ -15,6 +15,17 @@ import { NODE, ROOT } from '../support/where.ts';
 const HERE = join(ROOT, 'test/netns');
 export const GATEWAY_ADDRESS = '198.51.100.10';
 
+/**
+ * Kinds of NAT (RFC 4787 §5, RFC 3489 §5), by the hosts from which they accept a new connection at a port that a host
+ * behind them uses: all, those that it has contacted, or those that it has contacted at the same port. A symmetric NAT
+ * is like the last one, and uses another port for each destination. All drop other connections without a word.
+ */
+export const NAT_KINDS = ['full-cone', 'address-restricted', 'port-restricted', 'symmetric'] as const;
+export type NatKind = (typeof NAT_KINDS)[number];
+
+/** Ports from which connections begin. */
+const OUTGOING_PORTS = '32768-60999';
+
 export interface NetworkOptions {
   /** One-way delay of each cluster's uplink. With an array there is one cluster per entry. */
   delayMs?: number | readonly [number, number, number];
@@ -56,6 +67,39 @@ export class Network {
   /** `cut c1nat`, `heal c1nat`, `loss c1nat 5`, … */
   link(...args: string[]): void {
     this.#run('netns-link', ...args);
+  }
+
+  /** Changes the NAT of a cluster; by default it is `port-restricted`. Its connections to the first host are that host's. */
+  nat(cluster: 1 | 2, kind: NatKind): void {
+    const host = `10.${cluster}.0.11`;
+    const known = kind === 'address-restricted' ? 'ip saddr @known' : '';
+    const accepts = kind === 'full-cone' || kind === 'address-restricted';
+    const rules = `
+      flush table ip nat
+      delete table ip nat
+      table ip nat {
+        set known { type ipv4_addr; flags timeout; timeout 2m; }
+        chain out {
+          type nat hook postrouting priority srcnat;
+          oifname "wan0" add @known { ip daddr }
+          oifname "wan0" masquerade ${kind === 'symmetric' ? 'fully-random' : ''}
+        }
+        chain in {
+          type nat hook prerouting priority dstnat;
+          ${accepts ? `iifname "wan0" ${known} tcp dport ${OUTGOING_PORTS} dnat to ${host}` : ''}
+        }
+      }
+      flush chain ip firewall forward
+      table ip firewall {
+        chain forward {
+          ct state established,related accept
+          iifname "lan" oifname { "lan", "wan0" } accept
+          ${accepts ? `iifname "wan0" ip daddr ${host} tcp dport ${OUTGOING_PORTS} accept` : ''}
+        }
+      }`;
+    const command = ['netns', 'exec', `c${cluster}nat`, 'nft', '-f', '-'];
+    const { status, stderr } = spawnSync('ip', command, { encoding: 'utf8', env: this.#env, input: rules });
+    if (status !== 0) throw new Error(`nft: ${stderr}`);
   }
 
   /** Opens a route without NAT from the hosts of one cluster to those of the other, as a firewall rule would. */

@@ -122,6 +122,8 @@ const spent = (answers: Answer[]) => answers.map(({ ms }) => ms.toFixed(0)).join
 
 it('meet at an agent with --offer-relay: a request is served, a stream is whole, and goes over to a direct way as soon as there is one', async () => {
   const wide = await openWide();
+  // These NATs let no hole be punched.
+  for (const cluster of [1, 2] as const) wide.network.nat(cluster, 'symmetric');
   const relay = await inhabitant(wide, OPEN, { args: ['--mesh', ':7000', '--offer-relay'] });
   const { client, server } = await apart(wide);
   await eventually('both can be reached through the relay', TOGETHER_MS, async () =>
@@ -150,6 +152,30 @@ it('meet at an agent with --offer-relay: a request is served, a stream is whole,
   for (let n = 0; n < 4; n++) direct.push(await ask(client, chatBody({ tokens: 3 })));
   console.log(`directly: ${spent(direct)} ms (busy machine)`);
   expect((await relay.status()).mesh?.relaying).toBe(0);
+});
+
+it('punch a hole through their NATs, and a stream that began at the relay goes over to it', async () => {
+  const wide = await openWide();
+  const relay = await inhabitant(wide, OPEN, { args: ['--mesh', ':7000', '--offer-relay'] });
+  const { client, server } = await apart(wide);
+  await eventually('both can be reached through the relay', TOGETHER_MS, async () =>
+    (await relay.status()).mesh?.reserved === 2 ? true : undefined,
+  );
+  const beganAt = Date.now();
+  const streaming = ask(client, chatBody({ tokens: 800, tokensPerSecond: 40 }, { stream: true }));
+  await eventually('a circuit', TOGETHER_MS, async () =>
+    (await relay.status()).mesh?.relaying === 1 ? true : undefined,
+  );
+  await eventually('a direct path', TOGETHER_MS, async () =>
+    [await client.status(), await server.status()].every(({ mesh }) => mesh?.relayed === 0) ? true : undefined,
+  );
+  console.log(`a hole was punched within ${Date.now() - beganAt} ms of the first request (busy machine)`);
+  expect(wordsOf(await streaming)).toBe(text(800));
+  await eventually('the relay to carry nothing', TOGETHER_MS, async () =>
+    (await relay.status()).mesh?.relaying === 0 ? true : undefined,
+  );
+  expect((await ask(client, chatBody({ tokens: 3 }))).status).toBe(200);
+  expect((await client.status()).mesh?.relayed).toBe(0);
 });
 
 it('meet at their gateway where there is no such agent', async () => {

@@ -9,6 +9,12 @@ export const PREFACE = 'otela-mesh-1\n';
  */
 export const WEIGHTS_PREFACE = 'otela-blob-1\n';
 
+/**
+ * First bytes of a connection through a relay on which two agents agree when to open a direct path. Same length as
+ * PREFACE.
+ */
+export const PUNCH_PREFACE = 'otela-hole-1\n';
+
 /** Maximum size of a ticket with its certificate, which have about 400 bytes. */
 export const TICKET_MESSAGE_MAX_BYTES = 2 * 1024;
 

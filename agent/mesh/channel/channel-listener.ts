@@ -47,6 +47,11 @@ interface ListenerOptions {
   /** Called with a connection that carries weights. Absent: such connections are refused. */
   onWeights?(proven: ProvenConnection): void;
   /**
+   * Called with a relayed connection of an agent that wants to open a direct path; the callee owns the connection.
+   * Absent: such connections are refused.
+   */
+  onPunch?(proven: ProvenConnection): void;
+  /**
    * Called with a connection that begins with an HTTP CONNECT, which is still unread. Absent: such connections are
    * refused.
    */
@@ -108,10 +113,11 @@ export class Listener {
   }
 
   /**
-   * Handles a connection that arrived through a relay. Only the handshake of a channel is allowed on it. Returns false
-   * if the handshake failed. Never rejects.
+   * Handles a connection that arrived through a relay, or at a port other than the listener's (`relay` undefined). Only
+   * the handshake of a channel is allowed on it, and through a relay also that of `punch`. Returns false if the
+   * handshake failed. Never rejects.
    */
-  acceptThrough(socket: Duplex, relay: string): Promise<boolean> {
+  acceptThrough(socket: Duplex, relay: string | undefined): Promise<boolean> {
     return this.#begin(socket, async () => {
       const first = await this.#preface(socket);
       if (first === 'connect' || first.circuit)
@@ -134,11 +140,14 @@ export class Listener {
   }
 
   async #handshake(socket: Duplex, first: PrefaceFields, through?: string): Promise<void> {
-    const { onProven, onCircuit, onWeights } = this.#options;
+    const { onProven, onCircuit, onPunch, onWeights } = this.#options;
     const circuit = first.circuit === true;
     if (circuit && onCircuit === undefined) throw new ChannelError('stranger', 'this agent is not a relay');
     const weights = first.purpose === 'weights';
     if (weights && onWeights === undefined) throw new ChannelError('stranger', 'this agent stores no weights');
+    const punches = first.purpose === 'punch';
+    if (punches && (onPunch === undefined || through === undefined))
+      throw new ChannelError('stranger', 'only an agent behind a relay asks for a direct path');
     const peer = this.#known(first.ticket);
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
@@ -147,6 +156,7 @@ export class Listener {
       if (this.#closed) throw new ChannelError('broken', 'closing');
       if (circuit) onCircuit?.(proven);
       else if (weights) onWeights?.(proven);
+      else if (punches) onPunch?.(proven);
       else onProven(through === undefined ? proven : { ...proven, through });
     } finally {
       this.#handshakes.delete(handshake);

@@ -5,7 +5,7 @@
  */
 import type { Duplex } from 'node:stream';
 import { ChannelError } from './channel-error.ts';
-import { PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './channel-limits.ts';
+import { PREFACE, PUNCH_PREFACE, TICKET_MESSAGE_MAX_BYTES, WEIGHTS_PREFACE } from './channel-limits.ts';
 import { readExactly } from './handshake-reads.ts';
 
 /** Number of bytes that suffice to distinguish our preface from an HTTP CONNECT. */
@@ -17,10 +17,16 @@ const KNOWN = 0x8000;
 const ASKS = 0x4000;
 const CIRCUIT = 0x2000;
 
-/** What a connection carries: gossip and requests, or weights. */
-export type Purpose = 'mesh' | 'weights';
+/** What a connection carries: gossip and requests, weights, or messages about a direct path. */
+export type Purpose = 'mesh' | 'weights' | 'punch';
 
-const PREFACES: Readonly<Record<Purpose, string>> = { mesh: PREFACE, weights: WEIGHTS_PREFACE };
+const PREFACES: Readonly<Record<Purpose, string>> = {
+  mesh: PREFACE,
+  weights: WEIGHTS_PREFACE,
+  punch: PUNCH_PREFACE,
+};
+
+const PURPOSES = Object.keys(PREFACES) as readonly Purpose[];
 
 export interface PrefaceFields {
   purpose: Purpose;
@@ -69,5 +75,5 @@ export async function readPreface(socket: Duplex): Promise<PrefaceFields | 'conn
 }
 
 function purposeOf(text: string): Purpose | undefined {
-  return text === PREFACE ? 'mesh' : text === WEIGHTS_PREFACE ? 'weights' : undefined;
+  return PURPOSES.find((purpose) => PREFACES[purpose] === text);
 }

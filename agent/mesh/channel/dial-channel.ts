@@ -28,6 +28,8 @@ export interface ChannelDialOptions {
   /** What the connection will carry; default: `mesh`. */
   purpose?: Purpose;
   signal?: AbortSignal;
+  /** The port from which the connection begins; default: any. */
+  localPort?: number;
   /** True if the connection is for the peer's circuit relay and does not become a channel. */
   circuit?: boolean;
 }
@@ -45,12 +47,12 @@ export function parseAddress(text: string): Address | undefined {
  * @throws ChannelError of the address at which the connection got furthest
  */
 export async function dialChannel(options: ChannelDialOptions): Promise<ProvenConnection> {
-  const { addresses, signal } = options;
+  const { addresses, signal, localPort } = options;
   const left = addresses.slice(0, ADDRESSES_MAX).flatMap((address) => parseAddress(address) ?? []);
   let trouble: ChannelError | undefined;
   do {
     try {
-      const socket = await firstConnection(left, signal);
+      const socket = await firstConnection(left, signal, localPort);
       return await secureDialedSocket(socket, options);
     } catch (error) {
       if (!(error instanceof ChannelError)) throw error;

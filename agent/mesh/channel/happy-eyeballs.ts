@@ -20,7 +20,7 @@ export interface Address {
  * @throws ChannelError `unreachable` if no address accepts a connection; `left` is then empty. It has a `cause` only if
  * every address refused: then no program listens there any more.
  */
-export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
+export function firstConnection(left: Address[], signal?: AbortSignal, localPort?: number): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const open = new Map<Socket, Address>();
     const untried = [...left];
@@ -45,7 +45,7 @@ export function firstConnection(left: Address[], signal?: AbortSignal): Promise<
     const next = () => {
       const address = untried.shift();
       if (address === undefined) return open.size === 0 ? fail(trouble, refusal) : undefined;
-      const socket = connect({ ...address, noDelay: true });
+      const socket = connect({ ...address, noDelay: true, ...(localPort !== undefined && { localPort }) });
       open.set(socket, address);
       socket.on('error', (error) => {
         if (!open.delete(socket)) return;

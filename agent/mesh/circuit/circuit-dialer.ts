@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { ProvenConnection } from '../channel/accept-channel.ts';
 import { asChannelError, ChannelError } from '../channel/channel-error.ts';
+import type { Purpose } from '../channel/channel-preface.ts';
 import { withDeadline } from '../channel/handshake-reads.ts';
 import { MESSAGE_MS, receiveMessage, sendMessage } from './circuit-messages.ts';
 import { RELAYS_TRIED_MAX, type RelayAgent } from './relay-choice.ts';
@@ -25,8 +26,8 @@ export interface RendezvousPoint {
 interface CircuitDialerOptions {
   /** Relays at which a session may be reached, best first. */
   meetings(callee: string): RendezvousPoint[];
-  /** Does the channel's handshake end to end through the relay. */
-  secure(socket: Duplex, callee: string): Promise<ProvenConnection>;
+  /** Does the handshake end to end through the relay. */
+  secure(socket: Duplex, callee: string, purpose: Purpose): Promise<ProvenConnection>;
 }
 
 /**
@@ -45,7 +46,7 @@ export class CircuitDialer {
   }
 
   /** @throws ChannelError of the last relay that failed */
-  async dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
+  async dial(callee: string, signal: AbortSignal, purpose: Purpose = 'mesh'): Promise<ProvenConnection> {
     const now = performance.now();
     const bad = ({ relay }: RendezvousPoint) => Number((this.#avoided.get(relay) ?? 0) > now);
     const left = this.#options.meetings(callee).sort((a, b) => bad(a) - bad(b));
@@ -55,7 +56,7 @@ export class CircuitDialer {
     try {
       return await firstOf(
         left,
-        (meeting) => this.#through(meeting, callee, AbortSignal.any([signal, over.signal])),
+        (meeting) => this.#through(meeting, callee, { signal: AbortSignal.any([signal, over.signal]), purpose }),
         ({ socket }) => socket.destroy(),
       );
     } finally {
@@ -63,13 +64,17 @@ export class CircuitDialer {
     }
   }
 
-  async #through(meeting: RendezvousPoint, callee: string, signal: AbortSignal): Promise<ProvenConnection> {
+  async #through(
+    meeting: RendezvousPoint,
+    callee: string,
+    { signal, purpose }: { signal: AbortSignal; purpose: Purpose },
+  ): Promise<ProvenConnection> {
     const socket = await meeting.meet(callee, signal);
     const abort = () => socket.destroy();
     signal.addEventListener('abort', abort, { once: true });
     try {
       if (signal.aborted) throw new ChannelError('broken', 'the dial was cancelled');
-      return { ...(await this.#options.secure(socket, callee)), through: meeting.relay };
+      return { ...(await this.#options.secure(socket, callee, purpose)), through: meeting.relay };
     } catch (error) {
       socket.destroy();
       if (!signal.aborted) this.avoid(meeting.relay);

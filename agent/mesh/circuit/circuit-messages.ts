@@ -4,6 +4,7 @@
  *
  *   callee → relay   reserve …… ping, pong …… call, answer     `Reservations`; one idle connection at each of RESERVED_MAX relays
  *   caller → relay   connect SESSION …… connected              `CircuitDialer`; the direct path has a head start of HEAD_START_MS
+ *   any → relay      observe …… observed ADDRESS                the outside address of an agent behind a NAT
  *   relay            joins the two, bounded and paced          `CircuitRelay` on an agent with --offer-relay; a gateway's is gateway/circuit
  *
  * Both connections are TLS of the mesh with CIRCUIT in the preface, so the relay knows both sessions from the registry.
@@ -31,7 +32,8 @@ export const PONG_MS = 10_000;
 export const MESSAGE_MS = 5_000;
 
 export type CircuitMessage =
-  | { type: 'reserve' | 'reserved' | 'ping' | 'pong' | 'call' | 'answer' | 'connected' }
+  | { type: 'reserve' | 'reserved' | 'ping' | 'pong' | 'call' | 'answer' | 'connected' | 'observe' }
+  | { type: 'observed'; address: string }
   | { type: 'connect'; session: string }
   | { type: 'refused'; why: CircuitRefusal };
 
@@ -46,9 +48,11 @@ export function sendMessage(socket: Duplex, message: CircuitMessage): void {
   const text =
     message.type === 'connect'
       ? `connect ${message.session}`
-      : message.type === 'refused'
-        ? `refused ${message.why}`
-        : message.type;
+      : message.type === 'observed'
+        ? `observed ${message.address}`
+        : message.type === 'refused'
+          ? `refused ${message.why}`
+          : message.type;
   socket.write(withLengthPrefix(Buffer.from(text, 'utf8')));
 }
 
@@ -65,10 +69,14 @@ export async function receiveMessage(socket: Duplex): Promise<CircuitMessage> {
     case 'call':
     case 'answer':
     case 'connected':
+    case 'observe':
       if (rest === '') return { type };
       break;
     case 'connect':
       if (SESSION_PATTERN.test(rest)) return { type, session: rest };
+      break;
+    case 'observed':
+      if (rest !== '') return { type, address: rest };
       break;
     case 'refused': {
       const why = REFUSALS.find((known) => known === rest);

@@ -58,11 +58,18 @@ const CIRCUIT_LIMITS: CircuitLimits = {
 /** Interval of checks for evicted sessions. Their reservations and circuits end then. */
 const SWEEP_MS = 5_000;
 
+/** Maximum time for which an agent that asked for its outside address stays connected. */
+const OBSERVED_MS = 30_000;
+
 interface CircuitRelayOptions {
   /** True if the peer is in the registry with a ticket that is currently valid. */
   admits(peer: ChannelPeer): boolean;
   limits?: Partial<CircuitLimits>;
 }
+
+/** A connection, and the address of its other end as this host sees it. */
+type TakenConnection = Pick<ProvenConnection, 'peer'> & { socket: ObservableSocket };
+type ObservableSocket = Duplex & { remoteAddress?: string | undefined; remotePort?: number | undefined };
 
 interface Reservation {
   peer: ChannelPeer;
@@ -89,6 +96,8 @@ export class CircuitRelay {
   readonly #awaited = new Set<{ session: string; ring(): void }>();
   /** Budget of calls of each session, oldest first. At most `limits.reservations`. */
   readonly #quotas = new Map<string, TokenBucket>();
+  /** Connections of agents that asked for their outside address. At most `limits.circuits`. */
+  #observing = 0;
   readonly #pace: RateLimit;
   readonly #sweep: NodeJS.Timeout;
   /** Totals since this agent started. */
@@ -117,17 +126,33 @@ export class CircuitRelay {
   /**
    * Handles a connection with CIRCUIT in its preface, authenticated at both ends. Owns the connection. Never rejects.
    */
-  async take({ socket, peer }: Pick<ProvenConnection, 'socket' | 'peer'>): Promise<void> {
+  async take({ socket, peer }: TakenConnection): Promise<void> {
     socket.on('error', () => socket.destroy());
     try {
       const message = await withDeadline(socket, MESSAGE_MS, 'timeout', () => receiveMessage(socket));
       if (this.#closed || !this.#options.admits(peer)) return this.#refuse(socket, 'stranger');
+      if (message.type === 'observe') return this.#observe(socket);
       if (message.type === 'reserve') return await this.#reserve({ peer, socket });
       if (message.type === 'connect') return await this.#connect(socket, peer, message.session);
       socket.destroy();
     } catch {
       socket.destroy(); // a malformed message ends only its connection
     }
+  }
+
+  /** Tells an agent its outside address. The connection stays, and with it the mapping of the agent's NAT. */
+  #observe(socket: ObservableSocket): void {
+    const host = socket.remoteAddress?.replace(/^::ffff:(?=\d)/, '');
+    if (host === undefined || socket.remotePort === undefined || this.#observing >= this.#limits.circuits)
+      return this.#refuse(socket, 'full');
+    this.#observing++;
+    const ended = setTimeout(() => socket.destroy(), OBSERVED_MS);
+    socket.once('close', () => {
+      this.#observing--;
+      clearTimeout(ended);
+    });
+    socket.resume();
+    sendMessage(socket, { type: 'observed', address: `${host}:${socket.remotePort}` });
   }
 
   #refuse(socket: Duplex, why: CircuitRefusal): void {

@@ -9,8 +9,11 @@ import { nodeCrypto } from '../../host/node-crypto.ts';
 import type { WebSocketOptions } from '../../tunnel/open-websocket.ts';
 import type { SessionIdentity } from '../../tunnel/tunnel-types.ts';
 import type { ChannelPeer, Credentials, ProvenConnection } from '../channel/accept-channel.ts';
+import type { Purpose } from '../channel/channel-preface.ts';
 import { dialChannel, secureDialedSocket } from '../channel/dial-channel.ts';
 import type { MeshGateway } from '../gateway-gossip-sockets.ts';
+import type { ObservedPort } from '../punch/hole-puncher.ts';
+import { observeAt } from '../punch/observe-address.ts';
 import { agentRendezvous, CircuitDialer, type RendezvousPoint } from './circuit-dialer.ts';
 import { CircuitRelay } from './circuit-relay.ts';
 import { openGatewayLeg } from './gateway-circuit.ts';
@@ -39,6 +42,9 @@ interface CircuitsOptions {
  */
 const GATEWAYS_TRIED_MAX = 2;
 
+/** Maximum number of relays that are asked for this agent's outside address. */
+const OBSERVERS_MAX = 2;
+
 /** Maximum number of calls through gateways whose handshake is unfinished. Further calls are not answered. */
 const ANSWERING_MAX = 16;
 
@@ -59,7 +65,7 @@ export class Circuits {
     this.#reservations = new Reservations({ relays: () => relaysFor(session, session, replica), dial, accept, random });
     this.#dialler = new CircuitDialer({
       meetings: (callee) => this.#meetings(callee),
-      secure: (socket, callee) => this.#secure(socket, callee),
+      secure: (socket, callee, purpose) => this.secure(socket, callee, purpose),
     });
   }
 
@@ -105,8 +111,8 @@ export class Circuits {
   }
 
   /** Resolves with an authenticated connection to `callee` through a relay. @throws ChannelError */
-  dial(callee: string, signal: AbortSignal): Promise<ProvenConnection> {
-    return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]));
+  dial(callee: string, signal: AbortSignal, purpose: Purpose = 'mesh'): Promise<ProvenConnection> {
+    return this.#dialler.dial(callee, AbortSignal.any([signal, this.#abort.signal]), purpose);
   }
 
   /** Call when a connection through this relay stalled or broke. */
@@ -142,16 +148,28 @@ export class Circuits {
     return { relay: this.#options.session, meet: (callee) => relay.callOwn(callee) };
   }
 
-  #dialRelay({ session, addresses }: RelayAgent): Promise<ProvenConnection> {
+  #dialRelay({ session, addresses }: RelayAgent, localPort?: number): Promise<ProvenConnection> {
     const { own, openTicket } = this.#options;
-    const known = this.#ticketOf(session);
-    return dialChannel({ own, openTicket, addresses, session, ...known, circuit: true, signal: this.#abort.signal });
+    const to = { addresses, session, ...this.#ticketOf(session), ...(localPort !== undefined && { localPort }) };
+    return dialChannel({ own, openTicket, ...to, circuit: true, signal: this.#abort.signal });
   }
 
-  #secure(socket: Duplex, callee: string): Promise<ProvenConnection> {
+  /** Does the handshake with `callee` as the dialing end. @throws ChannelError */
+  secure(socket: Duplex, callee: string, purpose: Purpose = 'mesh'): Promise<ProvenConnection> {
     const { own, openTicket } = this.#options;
     const known = this.#ticketOf(callee);
-    return secureDialedSocket(socket, { own, openTicket, session: callee, ...known, signal: this.#abort.signal });
+    const { signal } = this.#abort;
+    return secureDialedSocket(socket, { own, openTicket, session: callee, ...known, purpose, signal });
+  }
+
+  /** Asks a relay for the outside address of a local port; see HolePuncherOptions. */
+  async observe(localPort: number, signal: AbortSignal): Promise<ObservedPort | undefined> {
+    const { session, replica } = this.#options;
+    for (const relay of relaysFor(session, session, replica).slice(0, OBSERVERS_MAX)) {
+      const observed = await observeAt(() => this.#dialRelay(relay, localPort), signal).catch(() => undefined);
+      if (observed !== undefined) return observed;
+    }
+    return undefined;
   }
 
   #ticketOf(session: string): { ticket?: Uint8Array } {
