@@ -16,7 +16,7 @@ import { labTicket } from '../support/fake-admission.ts';
 beforeAll(() => void vi.useFakeTimers());
 afterAll(() => void vi.useRealTimers());
 
-/** A socket whose gateway answers pings until `isSilent`. */
+/** A socket to a gateway that answers pings until `isSilent`. */
 class FakeSocket extends EventEmitter {
   readonly OPEN = 1;
   readonly url = 'ws://gateway.example/';
