@@ -46,21 +46,25 @@ it.each(['reset', 'close'] as const)(
   },
 );
 
+/** The text of a stream whose engine breaks it after the client has a part of the answer. */
+async function brokenStream(path: string, fault: 'reset' | 'close' | 'end'): Promise<string> {
+  // A reset discards what the agent has not read, so the engine waits for the client's part.
+  const faultGate = join(await temporaryDirectory('otela-gate'), 'open');
+  const engine = { fault, afterTokens: 5, faultGate, tokens: 50, tokensPerSecond: 50 };
+  const response = await cluster.ask(path, chatBody(engine, { stream: true, max_tokens: 50 }));
+  expect(response.status).toBe(200);
+  let text = '';
+  for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += piece;
+    if (text.includes(' stand-in')) await writeFile(faultGate, '');
+  }
+  return text;
+}
+
 it.each(['reset', 'close', 'end'] as const)(
   'a chat stream that breaks off (%s) ends with an error event and without [DONE]',
   async (fault) => {
-    // A reset discards what the agent has not read: so it comes after the client has a part of the answer.
-    const faultGate = join(await temporaryDirectory('otela-gate'), 'open');
-    const response = await cluster.ask(
-      '/v1/chat/completions',
-      chatBody({ fault, afterTokens: 5, faultGate, tokens: 50, tokensPerSecond: 50 }, { stream: true }),
-    );
-    expect(response.status).toBe(200);
-    let text = '';
-    for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
-      text += piece;
-      if (text.includes(' stand-in')) await writeFile(faultGate, '');
-    }
+    const text = await brokenStream('/v1/chat/completions', fault);
     const events = text.split('\n\n').filter((event) => event.startsWith('data: '));
     expect(text).not.toContain('[DONE]');
     expect(JSON.parse(events.at(-1)?.slice('data: '.length) ?? '')).toMatchObject({
@@ -70,11 +74,7 @@ it.each(['reset', 'close', 'end'] as const)(
 );
 
 it('a messages stream that breaks off ends with Anthropic’s error event', async () => {
-  const body = chatBody(
-    { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 50 },
-    { stream: true, max_tokens: 50 },
-  );
-  const text = await (await cluster.ask('/v1/messages', body)).text();
+  const text = await brokenStream('/v1/messages', 'reset');
   expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{.*\}\}\n\n$/);
   expect(text).not.toContain('message_stop');
 });

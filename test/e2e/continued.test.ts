@@ -109,7 +109,8 @@ describe.each(kinds)('%s: when the engine dies in mid-stream', (kind) => {
     expect(usage).toMatchObject({ completion_tokens: TOKENS, otela_estimated: true });
     expect(usage?.total_tokens).toBe(TOKENS + Number(usage?.prompt_tokens));
     const comments = heard.comments.filter((comment) => comment.startsWith('otela'));
-    expect(comments).toEqual([expect.stringMatching(/^otela continued node=[a-z2-7]{26} attempts=2$/)]);
+    // On a slow machine a node may not acknowledge an attempt in time, which then goes elsewhere.
+    expect(comments).toEqual([expect.stringMatching(/^otela continued node=[a-z2-7]{26} attempts=[2-4]$/)]);
     const second = benches.find(({ session }) => comments[0]?.includes(session));
     expect(second).toBeDefined();
     expect(second).not.toBe(first);
