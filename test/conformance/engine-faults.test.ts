@@ -46,9 +46,9 @@ it.each(['reset', 'close'] as const)(
   },
 );
 
-/** The text of a stream whose engine breaks it after the client has a part of the answer. */
+/** The text of a stream that the engine breaks after the client has a part of the answer. */
 async function brokenStream(path: string, fault: 'reset' | 'close' | 'end'): Promise<string> {
-  // A reset discards what the agent has not read, so the engine waits for the client's part.
+  // A reset discards bytes that the agent has not read, so the engine waits until the client has a part.
   const faultGate = join(await temporaryDirectory('otela-gate'), 'open');
   const engine = { fault, afterTokens: 5, faultGate, tokens: 50, tokensPerSecond: 50 };
   const response = await cluster.ask(path, chatBody(engine, { stream: true, max_tokens: 50 }));

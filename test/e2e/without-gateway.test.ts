@@ -1,6 +1,7 @@
 /** Agents as processes, with the gateway that admitted them stopped: they find, serve and outlive each other. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
@@ -50,8 +51,10 @@ async function engine(): Promise<Engine> {
 }
 
 /** Sends a request to an agent's ingress, with the key that the agent wrote. */
-function ask({ ingress }: Status, body: unknown): Promise<Response> {
+async function ask({ ingress }: Status, body: unknown): Promise<Response> {
   if (ingress === undefined) throw new Error('no ingress');
+  // Reading a status blocks this process. The ends of idle connections that came meanwhile are read first.
+  await setImmediate();
   return fetch(`${ingress.url}/chat/completions`, {
     method: 'POST',
     headers: {

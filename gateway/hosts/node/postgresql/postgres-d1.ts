@@ -6,12 +6,15 @@
 import type { DrizzleD1Database } from 'drizzle-orm/d1';
 import type { SqlFragments } from '../../../accounts/sql-fragments.ts';
 import { UnstorableTextError } from '../../../accounts/unstorable-text.ts';
+import { PlaceQueue } from './place-queue.ts';
 import { postgresQueries } from './postgres-dialect.ts';
 import { POSTGRES_FRAGMENTS } from './postgres-fragments.ts';
 import {
   asD1Error,
   type Connection,
+  isDataError,
   type PostgresPool,
+  QUERY_TIMEOUT_MS,
   type Rows,
   STATEMENT_TIMEOUT_MS,
   type Value,
@@ -77,8 +80,8 @@ export class PostgresD1 {
   /** See Env.DB. */
   readonly dialect: { queries: DrizzleD1Database; fragments: SqlFragments };
   readonly #pool: Pick<PostgresPool, 'withConnection'>;
-  /** Reads that wait for a connection, by their texts and values; at most as many as wait. */
-  readonly #waitingReads = new Map<string, Promise<Rows[]>>();
+  /** Writers of this process wait here for the lock of changes, so that one of them has a connection. */
+  readonly #writers = new PlaceQueue({ places: 1, stallMs: QUERY_TIMEOUT_MS, isProgress: isDataError });
 
   constructor(pool: Pick<PostgresPool, 'withConnection'>) {
     this.#pool = pool;
@@ -102,48 +105,16 @@ export class PostgresD1 {
     for (const { bindings } of statements) for (const value of bindings) requireStorable(value);
     const isRead = statements.every(({ text }) => reads(text));
     try {
-      return await (isRead ? this.#read(statements) : this.#run(() => BEGIN_WRITE, statements));
+      if (isRead) return await this.#run(statements.length === 1 ? undefined : BEGIN_READ, statements);
+      return await this.#writers.withPlace(() => this.#run(BEGIN_WRITE, statements));
     } catch (error) {
       throw asD1Error(error);
     }
   }
 
-  /**
-   * Equal reads that wait for a connection at the same time are sent once. The read begins after all of them asked, so
-   * it sees each change that was committed before. Without this, a hundred first requests of one key
-   * all read its account. They wait for the connections of the pool, and a slow server lets the last of them fail.
-   */
-  #read(statements: readonly Statement[]): Promise<Rows[]> {
-    const opening = statements.length === 1 ? undefined : BEGIN_READ;
-    const name = nameOf(statements);
-    if (name === undefined) return this.#run(() => opening, statements);
-    const waiting = this.#waitingReads.get(name);
-    if (waiting !== undefined) return waiting;
-    const begin = () => {
-      this.#waitingReads.delete(name);
-      return opening;
-    };
-    const read = this.#run(begin, statements);
-    this.#waitingReads.set(name, read);
-    // If there was no connection, the read never began.
-    read.catch(() => {
-      if (this.#waitingReads.get(name) === read) this.#waitingReads.delete(name);
-    });
-    return read;
+  async #run(begin: string | undefined, statements: readonly Statement[]): Promise<Rows[]> {
+    return this.#pool.withConnection((connection) => together(connection, begin, statements));
   }
-
-  /** @param begin is called when there is a connection. Returns the text that begins a transaction, or undefined. */
-  #run(begin: () => string | undefined, statements: readonly Statement[]): Promise<Rows[]> {
-    return this.#pool.withConnection((connection) => together(connection, begin(), statements));
-  }
-}
-
-/** Returns a name that only equal statements have; undefined if the values have no exact text. */
-function nameOf(statements: readonly Statement[]): string | undefined {
-  const isExact = (value: unknown) =>
-    value === null || typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
-  if (!statements.every(({ bindings }) => bindings.every(isExact))) return undefined;
-  return JSON.stringify(statements.map(({ text, bindings }) => [text, bindings]));
 }
 
 async function together(

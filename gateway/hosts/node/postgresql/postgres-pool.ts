@@ -1,16 +1,18 @@
 /** Connections to PostgreSQL, and what its errors mean. The only file that imports the driver. */
 import pg from 'pg';
 import type { PoolState } from '../../../env.ts';
+import { PlaceQueue } from './place-queue.ts';
 
 /** Connections for accounts. PostgreSQL's default for all clients together is 100. */
 const CONNECTIONS_MAX = 8;
+/** Time limit of a new connection, and of a wait for one of the pool while no statement of the others ends. */
 const CONNECT_TIMEOUT_MS = 3_000;
 /** A connection that is not used for this time is closed. */
 const IDLE_MS = 60_000;
 /** Maximum time of one statement, including the wait for the lock of changes. A request waits meanwhile. */
 export const STATEMENT_TIMEOUT_MS = 5_000;
 /** The driver gives up later than the server, so that the server's error arrives first. */
-const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000;
+export const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000;
 
 /** Object identifiers of PostgreSQL's types (pg_type.dat) with values that are not texts here. */
 const BOOLEAN = 16;
@@ -48,9 +50,12 @@ interface PoolOptions {
 export class PostgresPool implements Connection {
   readonly #pool: pg.Pool;
   readonly #name: string;
+  /** Has one place for each connection, so that the driver's pool never lets a caller wait. */
+  readonly #places: PlaceQueue;
 
   constructor({ url, name, most = CONNECTIONS_MAX, queryTimeoutMs = QUERY_TIMEOUT_MS }: PoolOptions) {
     this.#name = name;
+    this.#places = new PlaceQueue({ places: most, stallMs: CONNECT_TIMEOUT_MS, isProgress: isDatabaseError });
     this.#pool = new pg.Pool({
       connectionString: url,
       application_name: name,
@@ -67,9 +72,9 @@ export class PostgresPool implements Connection {
 
   /** Connections now, and statements that wait for one. */
   get state(): PoolState {
-    const { totalCount, idleCount, waitingCount } = this.#pool;
+    const { totalCount, idleCount } = this.#pool;
     const name = this.#name.slice(this.#name.indexOf(' ') + 1);
-    return { name, busy: totalCount - idleCount, idle: idleCount, waiting: waitingCount };
+    return { name, busy: totalCount - idleCount, idle: idleCount, waiting: this.#places.waiting };
   }
 
   query(text: string, values: readonly unknown[] = []): Promise<Rows> {
@@ -77,7 +82,11 @@ export class PostgresPool implements Connection {
   }
 
   /** Runs `work` on one connection. After an error the connection is closed, which also ends an open transaction. */
-  async withConnection<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+  withConnection<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#places.withPlace(() => this.#withClient(work));
+  }
+
+  async #withClient<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
     // Without a listener, a connection that breaks between two queries would end the process.
     const ignore = () => {};
@@ -106,6 +115,10 @@ async function run(client: pg.PoolClient, text: string, values?: readonly unknow
   );
   const { fields, rows, rowCount } = Array.isArray(result) ? ((result as (typeof result)[]).at(-1) ?? result) : result;
   return { columns: fields.map(({ name }) => name), rows, count: rowCount ?? 0 };
+}
+
+function isDatabaseError(error: unknown): boolean {
+  return error instanceof pg.DatabaseError;
 }
 
 /** The error as D1 writes it, which the rest of the gateway knows. */
