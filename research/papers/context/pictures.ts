@@ -1,9 +1,11 @@
 import { chartsSvg, type Series } from '../../../shared/text/svg-chart.ts';
 import { type Result, type Run, simulateWorkers } from '../../contexts/simulate.ts';
 import { allRuns, figure4, figure4Svg, histogram } from './all-runs.ts';
-import { BATCH_SIZES, DAILY_GPUS, leavingRun, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
+import { BATCH_SIZES, DAILY_GPUS, evictedRun, leavingRun, opportunistic, PV6_GPUS, pv5p, pv5s } from './runs.ts';
 
 const SEED = 1;
+/** 20 workers, one a minute from 900 s on. */
+const LAST_EVICTION_S = 900 + 19 * 60;
 /** The runs in the paper's Figure 5. */
 const TASK_TIMES: readonly [string, readonly string[]][] = [
   ['One inference a task', ['pv3_1', 'pv4_1']],
@@ -63,6 +65,17 @@ export function pictures(found: ReadonlyMap<string, number>): [string, string][]
           series: [
             { name: 'on disk, 1,000 a task (pv5p)', points: progress(pv5p(SEED)) },
             { name: 'in GPU memory, 100 a task (pv5s)', points: progress(pv5s(SEED)) },
+          ],
+        },
+        {
+          title: 'Connected workers',
+          x: 'seconds',
+          y: 'workers',
+          series: [
+            {
+              name: 'in both runs',
+              points: connected(evictedRun('pervasive', 100, SEED, 'no'), LAST_EVICTION_S),
+            },
           ],
         },
       ]),
