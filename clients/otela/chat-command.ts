@@ -63,7 +63,15 @@ async function converse(conversation: Conversation, model: string, terminal: Cha
   terminal.complain(printable(`${model}. Ctrl-D ends the conversation.`));
   const editor = await terminal.open();
   editor.setPrompt('> ');
-  editor.prompt();
+  let isOpen = true;
+  editor.once('close', () => {
+    isOpen = false;
+  });
+  // The input may end while an answer is printed. A closed editor would refuse to prompt.
+  const prompt = () => {
+    if (isOpen) editor.prompt();
+  };
+  prompt();
   try {
     for await (const line of editor) {
       if (line.trim() !== '') {
@@ -73,7 +81,7 @@ async function converse(conversation: Conversation, model: string, terminal: Cha
           terminal.complain(printable(error.message));
         });
       }
-      editor.prompt();
+      prompt();
     }
   } finally {
     editor.close();

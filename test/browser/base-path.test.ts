@@ -19,7 +19,7 @@ it('the page, the chat and the reference work below a path, and ask for nothing 
   await go(page, 'Chat');
   await send(page, 'Hi');
   await answered(page);
-  await page.locator('.told').getByText('tokens/s').waitFor();
+  await page.locator('.told').getByText('5 output tokens').waitFor();
   await go(page, 'Nodes');
   await page.getByText('lab').first().waitFor();
   await go(page, 'Models');
