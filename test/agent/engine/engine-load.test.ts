@@ -90,7 +90,7 @@ it('tells what vLLM writes per second, from two looks, and nothing while nothing
   meter.look();
   await meter.settled();
   expect(meter.current.tokensPerSecond, 'one look tells no rate').toBeUndefined();
-  // A look that follows the last one too soon tells none, either.
+  // A look that follows the last one too soon reports none, either.
   const tokensPerSecond = await vi.waitFor(
     () => {
       meter.look();
