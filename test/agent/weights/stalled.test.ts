@@ -7,6 +7,7 @@ import { afterEach, expect, it, vi } from 'vitest';
 import { openSource } from '../../../agent/weights/sources/open-source.ts';
 import { CONNECTIONS_PER_PEER_MAX } from '../../../agent/weights/weights-server.ts';
 import { PeerBlocklist } from '../../../shared/weights/peer-blocklist.ts';
+import { promise } from '../../support/patience.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { Cluster, dialled, hubFolder, type Node, PIECE, QUICK, sha256, way } from './cluster.ts';
 
@@ -121,7 +122,8 @@ it('a node whose source is slow for it alone takes the rest from one that was qu
         for await (const chunk of real.read(...args))
           for (let at = 0; at < chunk.length; at += 1000) {
             yield chunk.subarray(at, at + 1000);
-            await delay(100);
+            // In step with QUICK: no piece may end within its time.
+            await delay(promise(100));
           }
       },
     };
