@@ -5,12 +5,13 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { errorText } from '../../shared/text/error-text.ts';
 import { endedChildrenSeconds } from './ended-children.ts';
+import { slowness } from './patience.ts';
 import { MARK, sweep } from './processes.ts';
 import { type Failure, type FileReport, REPORT_VARIABLE, type RunReport } from './reporter.ts';
 import { ROOT } from './where.ts';
 
-/** Time limit of a run. A longer run counts as hanging. */
-const LIMIT_MS = 45 * 60_000;
+/** Time limit of a run. A longer run counts as hanging. A machine with a fifth of one core may take that long. */
+const LIMIT_MS = 45 * 60_000 * Math.max(1, slowness() / 3);
 
 const reportSchema: z.ZodType<RunReport> = z.object({
   passed: z.number(),
