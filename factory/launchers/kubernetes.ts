@@ -5,7 +5,7 @@
  */
 
 import { readFileSync } from 'node:fs';
-import type { Job } from 'kubernetes-types/batch/v1.d.ts';
+import type { IJob as Job } from 'kubernetes-models/batch/v1/Job';
 import { Agent, fetch } from 'undici';
 import * as z from 'zod';
 import type { ListedJob } from '../../node/batch-systems/batch-system.ts';
