@@ -189,7 +189,12 @@ it('a request over the mesh is in both statements', async () => {
   const engine = await startEngine({ models: ['over/mesh'] });
   atEnd(() => engine.close());
   const token = await gateway(a).createJoinToken('lab', 'alps');
-  const node = await IngressAgent.start({ gateway: gateway(a), token, engineUrl: engine.url });
+  const node = await IngressAgent.start({
+    gateway: gateway(a),
+    token,
+    engineUrl: engine.url,
+    args: ['--serve-to', 'lab,users@b'],
+  });
   const asking = await IngressAgent.start({
     gateway: gateway(b),
     token: await gateway(b).createJoinToken('users', 'laptop'),
@@ -200,6 +205,7 @@ it('a request over the mesh is in both statements', async () => {
   const { url, key } = await asking.door();
   await eventually('an answer over the mesh', 60_000, async () => {
     const response = await fetch(`${url}/chat/completions`, {
+      signal: AbortSignal.timeout(20_000),
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify(chatBody({ tokens: 3 }, { model: 'over/mesh' })),
