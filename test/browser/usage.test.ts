@@ -1,6 +1,7 @@
 /** The usage page, in a real browser against a real gateway with a real agent; the engine is a mock. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { z } from 'zod';
 import { eventually } from '../support/processes.ts';
 import { MODEL } from '../support/test-cluster.ts';
 import { go, openDoor } from './visitors.ts';
@@ -44,6 +45,29 @@ it('usage is shown by model and as a CSV', async () => {
   expect(csv).toMatch(/^model,requests,/);
   expect(csv).toContain(`"${MODEL}",`);
   await page.locator('figure canvas').waitFor();
+  expect(complaints).toEqual([]);
+});
+
+it('an operator gets the signed statements with each peer institution', async () => {
+  const { gateway } = visitors.house;
+  await gateway.admin('POST', 'peers', { name: 'psi', root: Buffer.alloc(32, 9).toString('base64url') });
+  const { page, complaints } = await visitors.enter(visitors.house.gateway.adminKey);
+  await go(page, 'Usage');
+  await page.getByText('Everyone', { exact: true }).click();
+  const month = new Date().toISOString().slice(0, 7);
+  for (const [label, side] of [
+    ['Served for psi', 'served'],
+    ['Used at psi', 'used'],
+  ] as const) {
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: label }).click(),
+    ]);
+    const { statement } = z
+      .object({ statement: z.looseObject({ month: z.string(), side: z.string(), size: z.number() }) })
+      .parse(JSON.parse(readFileSync(await download.path(), 'utf8')));
+    expect(statement).toMatchObject({ month, side, size: 0 });
+  }
   expect(complaints).toEqual([]);
 });
 

@@ -6,6 +6,7 @@ import { Page } from '../../ui/page.tsx';
 import { Segments } from '../../ui/segmented-control.tsx';
 import { Cost } from './cost.tsx';
 import { LastRequests } from './last-requests.tsx';
+import { PeerStatements } from './peer-statements.tsx';
 import { Quota } from './quota.tsx';
 import { OverTime } from './usage-over-time.tsx';
 import { RANGES, type Range } from './usage-query.ts';
@@ -53,6 +54,7 @@ export default function UsagePage() {
       <OverTime range={range} filter={filterFor(me, isMine)} hourly={isMine && !served && range === 'day'} />
       <Totals key={me.role} range={range} role={me.role} filter={filterFor(me, isMine)} />
       {isMine && <LastRequests />}
+      {!isMine && <PeerStatements />}
     </Page>
   );
 }

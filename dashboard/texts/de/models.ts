@@ -117,6 +117,14 @@ export const usage = {
   whose: 'Nutzung von',
   range: 'Zeitraum',
   ranges: { day: '24 Stunden', week: '7 Tage', month: '30 Tage', quarter: '90 Tage' },
+  statements: {
+    title: 'Abrechnungen mit Partnereinrichtungen',
+    month: 'Monat',
+    about:
+      'Signierte Dateien mit einer Zeile je Anfrage. Beide Einrichtungen vergleichen sie mit `otela-gateway statement compare`.',
+    served: (peer: string) => `Erbracht für ${peer}`,
+    used: (peer: string) => `Genutzt bei ${peer}`,
+  },
   left: 'Verbleibende Grenzen',
   noLimits: 'Für Sie, Ihren Schlüssel und Ihr Projekt gelten keine Grenzen.',
   limits: {

@@ -116,6 +116,14 @@ export const usage = {
   whose: 'Usage of',
   range: 'Range',
   ranges: { day: '24 hours', week: '7 days', month: '30 days', quarter: '90 days' },
+  statements: {
+    title: 'Statements with peer institutions',
+    month: 'Month',
+    about:
+      'Signed files with one line per request. Both institutions compare them with `otela-gateway statement compare`.',
+    served: (peer: string) => `Served for ${peer}`,
+    used: (peer: string) => `Used at ${peer}`,
+  },
   left: 'Remaining limits',
   noLimits: 'You, your key and your project have no limits.',
   limits: {

@@ -117,6 +117,14 @@ export const usage = {
   whose: 'Utilisation de',
   range: 'Période',
   ranges: { day: '24 heures', week: '7 jours', month: '30 jours', quarter: '90 jours' },
+  statements: {
+    title: 'Relevés avec les institutions partenaires',
+    month: 'Mois',
+    about:
+      'Fichiers signés, une ligne par requête. Les deux institutions les comparent avec `otela-gateway statement compare`.',
+    served: (peer: string) => `Servi pour ${peer}`,
+    used: (peer: string) => `Utilisé chez ${peer}`,
+  },
   left: 'Limites restantes',
   noLimits: 'Ni vous, ni votre clé, ni votre projet n’avez de limites.',
   limits: {
