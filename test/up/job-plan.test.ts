@@ -1,5 +1,6 @@
 /** The job's script: the factory's recipe with the relay's address. */
 import { expect, it } from 'vitest';
+import { hostEngine } from '../../up/job/host-engine.ts';
 import { chooseEngine, type EngineWish, planJob, submitFailure } from '../../up/job/job-plan.ts';
 import type { LoginNode } from '../../up/site/site.ts';
 
@@ -26,6 +27,9 @@ const SITE: LoginNode = {
   pools: [],
   accounts: ['ml', 'chem'],
   agents: [],
+  engines: [],
+  scratch: undefined,
+  hasCache: false,
 };
 const POOL = {
   partition: 'gpu',
@@ -82,9 +86,41 @@ it('a value cannot begin another line of the script', () => {
 it('a host without an engine gets the three ways on', () => {
   const none = { programs: new Set<never>(), host: 'login1' };
   expect(() => chooseEngine(none, WISH)).toThrow(
-    /has no vllm, sglang, lmdeploy on its PATH.\n.*--setup.*--image.*after --/,
+    /has no vllm, sglang, lmdeploy on its PATH, in its modules or in your environments.\n.*--setup.*--image.*after --/,
   );
   expect(chooseEngine(none, { ...WISH, image: 'x.sif' })).toBe('vllm');
+});
+
+it('an engine outside of the PATH is used in the order environment, newest module, image', () => {
+  const at = (kind: 'environment' | 'module' | 'image', where: string) => ({
+    engine: 'vllm' as const,
+    kind,
+    at: where,
+  });
+  const all = [at('environment', '/home/me/venv/bin'), at('module', 'vllm/0.11'), at('image', '/home/me/vllm.sif')];
+  const host: LoginNode = { ...SITE, programs: new Set(['apptainer']), engines: all };
+  const wish = { ...WISH, setup: [] };
+  const first = hostEngine(host, wish);
+  expect(first.said).toEqual(['using vllm of the environment /home/me/venv/bin']);
+  expect(first.engine.setup.join()).toContain('. /home/me/venv/bin/activate');
+  expect(chooseEngine(first.site, first.engine)).toBe('vllm');
+  const second = hostEngine({ ...host, engines: all.slice(1) }, wish);
+  expect(second.engine.setup).toEqual(['module load vllm/0.11']);
+  const third = hostEngine({ ...host, engines: all.slice(2) }, wish);
+  expect(third.engine).toMatchObject({ image: '/home/me/vllm.sif', setup: [] });
+  expect(hostEngine({ ...host, programs: new Set(), engines: all.slice(2) }, wish).engine).toEqual(wish);
+  // A wish of the user is not replaced.
+  for (const given of [{ image: 'x.sif' }, { command: ['serve', '{{port}}'] }, { engine: 'sglang' }])
+    expect(hostEngine(host, { ...wish, ...given }).engine).toEqual({ ...wish, ...given });
+});
+
+it('weights go to the scratch directory unless there is a cache', () => {
+  const host = { ...SITE, scratch: "/scratch/o'hara" };
+  const wish = { ...WISH, setup: ['module load vllm'] };
+  const found = hostEngine(host, wish);
+  expect(found.engine.setup).toEqual([`export HF_HOME='/scratch/o'\\''hara/huggingface'`, 'module load vllm']);
+  expect(found.said).toEqual(["weights will be in /scratch/o'hara/huggingface"]);
+  expect(hostEngine({ ...host, hasCache: true }, wish).engine.setup).toEqual(['module load vllm']);
 });
 
 it('a refusal of Slurm names the accounts', () => {

@@ -1,7 +1,14 @@
 /** What a login node prints, and what follows from it. */
-import { expect, it } from 'vitest';
+import { spawnSync } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { checkScript } from '../../up/site/check-script.ts';
 import { choosePool, type PoolWish } from '../../up/site/choose-pool.ts';
 import { parseSite } from '../../up/site/site.ts';
+import { endAll, temporaryDirectory } from '../support/processes.ts';
+
+afterAll(endAll);
 
 const WISH: PoolWish = { partition: undefined, gpu: undefined, gpus: 1, time: undefined };
 const GPUS = `node=cpu*|infinite|(null)|idle|c1
@@ -60,4 +67,55 @@ it.each<[Partial<PoolWish>, string, RegExp]>([
   [{ time: 'soon' }, GPUS, /not a time limit/],
 ])('the wish %j is refused with a way on', (wish, lines, words) => {
   expect(() => choosePool(site(lines), { ...WISH, ...wish })).toThrow(words);
+});
+
+/** Runs the check in a home directory with these programs and files; `module` is a function of the login shell. */
+async function checked(files: Readonly<Record<string, string>>, path = '/usr/bin:/bin') {
+  const home = await temporaryDirectory('otela-site');
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(join(home, name, '..'), { recursive: true });
+    await writeFile(join(home, name), text, { mode: 0o755 });
+  }
+  const env = { HOME: home, PATH: `${join(home, 'programs')}:${path}`, SCRATCH: home };
+  const done = spawnSync('bash', ['-c', checkScript([])], { encoding: 'utf8', env, timeout: 60_000 });
+  return { home, site: parseSite('me@login', done.stdout) };
+}
+
+/** Lmod's answer, which it prints to stderr. */
+const MODULES = `module() { printf '/apps/modules:\\nml/vllm/\\nml/vllm/0.9.2\\nml/vllm/0.11.0\\nllama.cpp/b6000\\nvllmx y\\n' >&2; }\n`;
+
+it('engines are found in environments, modules and images if none is on the PATH', async () => {
+  const files = {
+    '.bash_profile': `${MODULES}export PATH="$HOME/programs:$PATH"\n`,
+    'venv/bin/vllm': '#!/bin/sh\n',
+    '.conda/envs/my env/bin/sglang': '#!/bin/sh\n',
+    'images/vLLM-0.11.sif': '',
+    'images/other.sif': '',
+  };
+  const { home, site: found } = await checked(files);
+  expect(found.engines).toEqual([
+    { engine: 'vllm', kind: 'environment', at: join(home, 'venv/bin') },
+    { engine: 'sglang', kind: 'environment', at: join(home, '.conda/envs/my env/bin') },
+    { engine: 'llama-server', kind: 'module', at: 'llama.cpp/b6000' },
+    { engine: 'vllm', kind: 'module', at: 'ml/vllm/0.11.0' },
+    { engine: 'vllm', kind: 'module', at: 'ml/vllm/0.9.2' },
+    { engine: 'vllm', kind: 'image', at: join(home, 'images/vLLM-0.11.sif') },
+  ]);
+  expect(found).toMatchObject({ scratch: home, hasCache: false });
+  const none = await checked({ ...files, 'programs/lmdeploy': '#!/bin/sh\n', '.cache/huggingface/x': '' });
+  expect(none.site).toMatchObject({ engines: [], hasCache: true });
+  expect(none.site.programs).toContain('lmdeploy');
+});
+
+it('a quota below the free space counts, and one of another file system does not', async () => {
+  const quota = (device: string) => `#!/bin/sh
+echo 'Disk quotas for user me (uid 1000):'
+echo '     Filesystem  blocks   quota   limit   grace'
+echo '     ${device}  900000*  950000 1000000     6days'
+`;
+  const df = '#!/bin/sh\necho Filesystem\necho "nfs:/home 90000000 900 80000000 1% /home"\n';
+  const { site: low } = await checked({ 'programs/quota': quota('nfs:/home'), 'programs/df': df });
+  expect(low.freeKib).toBe(100_000);
+  const { site: other } = await checked({ 'programs/quota': quota('nfs:/data'), 'programs/df': df });
+  expect(other.freeKib).toBe(80_000_000);
 });

@@ -11,7 +11,9 @@ import { ColdModel } from '../job/cold-model.ts';
 import { foundJobsScript, parseFoundJobs } from '../job/end-jobs.ts';
 import { fetchWeights } from '../job/fetch-weights.ts';
 import { firstToken } from '../job/first-token.ts';
+import { hostEngine } from '../job/host-engine.ts';
 import { successorMinutes } from '../job/job-chain.ts';
+import type { EngineWish } from '../job/job-plan.ts';
 import { type JobStatus, statusText } from '../job/job-status.ts';
 import { JobWatch } from '../job/job-watch.ts';
 import { earlierPartitions } from '../job/partition-starts.ts';
@@ -48,6 +50,15 @@ interface RunServices {
   signal: AbortSignal;
 }
 
+interface JobStart {
+  host: Host;
+  jobs: RunJobs;
+  agent: readonly string[];
+  engine: EngineWish;
+  /** Lines for the user about engine and weights. */
+  said: readonly string[];
+}
+
 export class RunServer {
   readonly #services: RunServices;
   readonly #line = new ProgressLine();
@@ -77,16 +88,26 @@ export class RunServer {
       if (wish.host !== THIS_MACHINE) out.complain(`connecting to ${wish.host} with ssh`);
       const check = checkScript(wish.engine.setup, foundJobsScript(run.value));
       const { host, out: checked } = await this.#connection.open(check);
-      const site = parseSite(wish.host, checked);
+      const parsed = parseSite(wish.host, checked);
+      const { site, engine, said } = hostEngine(parsed, wish.engine);
       const agent = await this.#connection.install(host, site);
       // The job starts before the gateway if it does not need its address.
       if (this.#connection.isLocal) await this.#gatewayStarted();
-      const options = { run, site, wish, agent, gateway: this.#connection.isLocal ? gateway.url : undefined, host };
+      const jobWish = { pool: wish.pool, engine };
+      const options = {
+        run,
+        site,
+        wish: jobWish,
+        agent,
+        gateway: this.#connection.isLocal ? gateway.url : undefined,
+        host,
+      };
       const hasSlurm = usesSlurm(site, wish);
       if (!hasSlurm) requireNoChain(wish);
       run.update({ batch: hasSlurm ? undefined : 'none' });
       const jobs = hasSlurm ? new SlurmJobs(options) : new ProcessJobs(options);
-      await this.#startJob(host, jobs, agent, parseFoundJobs(run.value, checked));
+      const start = { host, jobs, agent, engine, said };
+      await this.#startJob(start, parseFoundJobs(run.value, checked));
       await (wish.idleMs === undefined ? this.#serveNow(jobs, from) : this.#serveCold(jobs, wish.idleMs));
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -151,8 +172,8 @@ export class RunServer {
   }
 
   /** Continues with the run's job, or submits one. @param found the run's jobs on the host */
-  async #startJob(host: Host, jobs: RunJobs, agent: readonly string[], found: readonly RunJob[]): Promise<void> {
-    const { run, wish, signal } = this.#services;
+  async #startJob({ host, jobs, agent, engine, said }: JobStart, found: readonly RunJob[]): Promise<void> {
+    const { run, wish, signal, out } = this.#services;
     const alive = found.filter(({ state }) => state !== 'ended');
     // The newest that runs; its successors wait.
     const current = alive.findLast(({ state }) => state === 'running') ?? alive[0];
@@ -162,7 +183,9 @@ export class RunServer {
       return;
     }
     const { pool, time } = jobs.choose();
-    const { model, engine, fetches } = wish;
+    this.#step('');
+    for (const line of said) out.complain(line);
+    const { model, fetches } = wish;
     const step = (text: string) => this.#step(text);
     if (fetches) await fetchWeights({ host, agent, model, setup: engine.setup, step, signal });
     await this.#connection.prepare(host);

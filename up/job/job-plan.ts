@@ -10,6 +10,7 @@ import { timeLimitMs } from '../../node/batch-systems/time-limit.ts';
 import type { RunCommand } from '../../node/command-runner.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { THIS_MACHINE } from '../host/host.ts';
+import { ENGINE_NAMES } from '../site/found-engines.ts';
 import type { GpuPool, LoginNode } from '../site/site.ts';
 import { type Run, runDirectory, WAITING } from '../state/runs.ts';
 import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
@@ -51,8 +52,6 @@ const LLAMA_KEY = [
   'export LLAMA_API_KEY OTELA_ENGINE_KEY=$LLAMA_API_KEY',
 ];
 
-const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
-
 /** @throws UpError if the host has no engine */
 export function chooseEngine(
   { programs, host }: Pick<LoginNode, 'programs' | 'host'>,
@@ -60,15 +59,15 @@ export function chooseEngine(
 ): string | undefined {
   if (wish.needsLlama && !programs.has(LLAMA_SERVER) && wish.image === undefined)
     throw new UpError(
-      `${host} has no ${LLAMA_SERVER} on its PATH.`,
+      `${host} has no ${LLAMA_SERVER} on its PATH, in its modules or in your environments.`,
       `Install llama.cpp there, or give the line that loads it: --setup 'module load llama.cpp'.`,
     );
   if (wish.command !== undefined) return wish.engine;
   if (wish.image !== undefined) return wish.engine ?? 'vllm';
-  const found = ENGINES.find((name) => (wish.engine === undefined || wish.engine === name) && programs.has(name));
+  const found = ENGINE_NAMES.find((name) => (wish.engine === undefined || wish.engine === name) && programs.has(name));
   if (found !== undefined) return found;
   throw new UpError(
-    `${host} has no ${wish.engine ?? ENGINES.join(', ')} on its PATH.`,
+    `${host} has no ${wish.engine ?? ENGINE_NAMES.join(', ')} on its PATH, in its modules or in your environments.`,
     `Give the line that loads it, such as --setup 'module load vllm' or --setup 'source ~/venv/bin/activate', an image with --image FILE.sif, or the engine's command after --.${host === THIS_MACHINE ? ' For a cluster: --host me@login.example.org.' : ''}`,
   );
 }

@@ -6,6 +6,7 @@ import { takesJobs } from '../../shared/slurm/node-state.ts';
 import { THIS_MACHINE } from '../host/host.ts';
 import { UpError } from '../up-error.ts';
 import { PROGRAMS, SETUP_FAILED, SITE_MARK } from './check-script.ts';
+import { type FoundEngine, foundEngines } from './found-engines.ts';
 
 /** Nodes of one partition with the same kind of GPU. */
 export interface GpuPool {
@@ -31,6 +32,12 @@ export interface LoginNode {
   user: string;
   freeKib: number | undefined;
   programs: ReadonlySet<(typeof PROGRAMS)[number]>;
+  /** Engines outside of the PATH; empty if one is on it. */
+  engines: readonly FoundEngine[];
+  /** The user's directory for large files; undefined: the site names none. */
+  scratch: string | undefined;
+  /** True if the user has a cache of weights. */
+  hasCache: boolean;
   partitions: readonly string[];
   pools: readonly GpuPool[];
   accounts: readonly string[];
@@ -74,13 +81,22 @@ export function parseSite(sshHost: string, out: string): LoginNode {
     host: sshHost === THIS_MACHINE ? THIS_MACHINE : (all('host')[0] ?? sshHost),
     home: all('home')[0] ?? '',
     user: all('user')[0] ?? '',
-    freeKib: Number(all('free_kib')[0]) || undefined,
+    freeKib: leastOf([...all('free_kib'), ...all('quota_kib')]),
     programs: new Set(programs),
+    engines: foundEngines(all),
+    scratch: all('scratch')[0],
+    hasCache: all('cache').length > 0,
     partitions: [...new Set(nodes.map(([name = '']) => name.replace(/\*$/, '')))],
     pools: poolsOf(nodes),
     accounts: all('account'),
     agents: all('agent'),
   };
+}
+
+/** The least of some numbers; undefined if there is none. */
+function leastOf(texts: readonly string[]): number | undefined {
+  const numbers = texts.filter((text) => /^\d{1,15}$/.test(text)).map(Number);
+  return numbers.length === 0 ? undefined : Math.min(...numbers);
 }
 
 function poolsOf(nodes: readonly string[][]): GpuPool[] {
