@@ -86,6 +86,7 @@ export const LONG: Readonly<Record<string, string>> = {
   ...rooms('up', {
     share: 'a gateway, an agent and three commands',
     'share-gateway': 'two gateways and two agents',
+    'share-nodes': 'two gateways and two agents',
     machine: 'several starts of a gateway, an agent and an engine',
   }),
 };

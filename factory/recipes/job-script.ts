@@ -16,6 +16,8 @@ interface ScriptRequest {
   contextId: string;
   /** A shell expression for the job's id, such as `$SLURM_JOB_ID`. */
   jobId: string;
+  /** Lines that start processes beside the agent. */
+  beside?: readonly string[];
 }
 
 /**
@@ -32,7 +34,8 @@ const ENGINE_KEY = [
  * Returns the script's lines without `#!`. All values of the file are quoted, so the shell reads them as words whatever
  * they contain.
  */
-export function scriptBody({ factory, gateway, cluster, gpu, context, contextId, jobId }: ScriptRequest): string {
+export function scriptBody(request: ScriptRequest): string {
+  const { factory, gateway, cluster, gpu, context, contextId, jobId, beside = [] } = request;
   const labels = [`${FACTORY_LABEL}=${factory}`, `${CONTEXT_LABEL}=${contextId}`].flatMap((label) => [
     '--label',
     label,
@@ -60,6 +63,7 @@ export function scriptBody({ factory, gateway, cluster, gpu, context, contextId,
     // digits, because some ids have other characters.
     `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
     'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
+    ...beside,
     ...(context.functions === undefined ? [`exec ${start.join(' ')} \\`, `  ${engine}`] : [`exec ${start.join(' ')}`]),
     '',
   ].join('\n');

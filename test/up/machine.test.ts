@@ -6,24 +6,12 @@ import { afterEach, expect, it } from 'vitest';
 import { answer, served } from '../slurm/laptop.ts';
 import { installPrograms } from '../slurm/programs.ts';
 import { ENGINE_MAIN } from '../support/agent.ts';
+import { llamaServer } from '../support/llama-server.ts';
 import { endAll, Managed, temporaryDirectory } from '../support/processes.ts';
 import { createUser, NO_SSHD, noProcessOf, SshHost } from '../support/ssh-host.ts';
 import { NODE, OTELA_MAIN, ROOT } from '../support/where.ts';
 
 afterEach(endAll);
-
-/** llama.cpp's server, played by the mock engine, which asks for the key as llama.cpp does. */
-const llamaServer = (node: string, engine: string) => `#!/bin/bash
-while [ $# -gt 0 ]; do
-  case $1 in
-    -m) [ -e "$2" ] || { echo "failed to open $2"; exit 1; }; shift 2 ;;
-    --alias) model=$2; shift 2 ;;
-    --port) port=$2; shift 2 ;;
-    *) shift ;;
-  esac
-done
-exec ${node} ${engine} --model "$model" --port "$port" --api-key-env LLAMA_API_KEY
-`;
 
 function otela(home: string, path: string, ...args: string[]): Managed {
   const env = { HOME: home, PATH: `${path}:${process.env.PATH}` };

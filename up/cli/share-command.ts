@@ -8,6 +8,7 @@ import { LocalGateway } from '../gateway/local-gateway.ts';
 import { openShareListener } from '../gateway/share-listener.ts';
 import { stateDirectory } from '../state/state-directory.ts';
 import { UpError } from '../up-error.ts';
+import { offerByNodes } from './share-nodes.ts';
 import { offerModels, offerOf } from './share-offer.ts';
 
 const FLAGS = {
@@ -22,6 +23,7 @@ const FLAGS = {
   revoke: { help: 'end the key of this name' },
   gateway: { value: 'URL', help: "offer the models at an institution's gateway, until Ctrl-C" },
   'token-file': { value: 'FILE', takes: 'file', help: 'file with the join token of that gateway (chmod 600)' },
+  nodes: { help: "with --gateway: let the jobs' own nodes join it, so that they serve while this machine sleeps" },
 } as const satisfies Flags;
 
 /** Longest life of a key for a colleague. */
@@ -31,15 +33,16 @@ const UNITS: Readonly<Record<string, number>> = { '': 1, k: 1e3, M: 1e6, G: 1e9 
 export const SHARE_COMMAND: Command<Output> = {
   summary: "create an API key with a budget for a colleague, or offer the models at an institution's gateway",
   examples: `--with NAME [--tokens N] [--for DURATION] [--listen ADDRESS]
-  otela share --gateway URL --token-file FILE [--tokens N] [--for DURATION]
+  otela share --gateway URL --token-file FILE [--tokens N | --nodes] [--for DURATION]
 
 The key may use the models that otela up serves, and nothing else. The gateway itself listens on 127.0.0.1 only.
 With --gateway, an agent on this machine joins that gateway. Its users' requests reach the models through this machine, which counts and
-limits them.
+limits them. With --nodes, an agent in each job joins it: the compute nodes must reach that gateway, and only the gateway counts and limits.
   otela share --with ada --tokens 1M
   otela share --with ada --tokens 1M --listen 192.168.1.5
   otela share --with ada --revoke
-  otela share --gateway https://gw.example.org --token-file ~/.otela-token --tokens 1M`,
+  otela share --gateway https://gw.example.org --token-file ~/.otela-token --tokens 1M
+  otela share --gateway https://gw.example.org --token-file ~/.otela-token --nodes`,
   flags: FLAGS,
   run: shareCommand,
 };
@@ -57,6 +60,12 @@ async function shareCommand(args: readonly string[], out: Output): Promise<numbe
   const { listen } = values;
   if (listen !== undefined && !isPrivateAddress(listen))
     throw new UsageError(`--listen: "${listen}" is not an address of a private network`);
+  if (offer !== undefined && values.nodes) {
+    if (values.tokens !== undefined)
+      throw new UsageError('--nodes and --tokens exclude each other: that gateway limits');
+    await offerByNodes({ ...offer, endsAt: new Date(Date.now() + forMs), ends: values.revoke }, out);
+    return EXIT_DONE;
+  }
   const gateway = new LocalGateway(stateDirectory());
   const url = await gateway.runningUrl();
   if (url === undefined) throw new UpError('No model is up.', 'Start one: otela up MODEL --host me@login.example.org');

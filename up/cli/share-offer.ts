@@ -22,15 +22,19 @@ interface OfferFlags {
   with: string | undefined;
   listen: string | undefined;
   revoke: boolean;
+  nodes: boolean;
 }
 
 /** Undefined if nothing is offered to a gateway. @throws UsageError */
 export function offerOf(flags: OfferFlags): Offered | undefined {
-  const { gateway, 'token-file': tokenFile, revoke } = flags;
-  if (gateway === undefined && tokenFile === undefined) return undefined;
+  const { gateway, 'token-file': tokenFile, revoke, nodes } = flags;
+  if (gateway === undefined && tokenFile === undefined) {
+    if (nodes) throw new UsageError('--nodes needs --gateway URL and --token-file FILE');
+    return undefined;
+  }
   if (gateway === undefined || tokenFile === undefined)
     throw new UsageError('give both --gateway URL and --token-file FILE');
-  if (flags.with !== undefined || flags.listen !== undefined || revoke)
+  if (flags.with !== undefined || flags.listen !== undefined || (revoke && !nodes))
     throw new UsageError('--gateway does not combine with --with, --listen and --revoke');
   const url = URL.parse(gateway);
   if (url === null || !/^https?:$/.test(url.protocol)) throw new UsageError(`--gateway: "${gateway}" is not a URL`);

@@ -15,6 +15,7 @@ import type { GpuPool, LoginNode } from '../site/site.ts';
 import { type Run, runDirectory, WAITING } from '../state/runs.ts';
 import { TUNNEL_URL } from '../tunnel/tunnel-identity.ts';
 import { UpError } from '../up-error.ts';
+import { offerLines } from './node-offer.ts';
 
 export interface EngineWish {
   engine: string | undefined;
@@ -110,14 +111,15 @@ export function processScript(plan: JobPlan): string {
 
 /** @param jobId shell expression for the job's id */
 function bodyOf(
-  { run, gateway = TUNNEL_URL }: JobPlan,
+  { run, agent, gateway = TUNNEL_URL }: JobPlan,
   config: ReturnType<typeof factoryConfig>,
   jobId: string,
 ): string {
   const { cluster, recipe, pool, engine } = config;
   const context = jobContext(run.model, { recipe, engine, cluster });
   const contextId = jobContextId(context);
-  return scriptBody({ factory: 'up', gateway, cluster, gpu: pool.gpu, context, contextId, jobId });
+  const beside = offerLines(run, agent);
+  return scriptBody({ factory: 'up', gateway, cluster, gpu: pool.gpu, context, contextId, jobId, beside });
 }
 
 /** The run as a factory's configuration. The factory's schema checks all values. @throws UpError */
