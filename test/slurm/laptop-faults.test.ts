@@ -103,13 +103,17 @@ it.skipIf(NO_SSHD)('a full home directory is reported before anything is sent th
 });
 
 it.skipIf(NO_SSHD)(
-  'a login node that kills long processes costs a reconnection, and a preempted job its reason',
+  'a login node that kills long processes moves the relay into the job, and a preempted job ends with its reason',
   async () => {
     const up = laptop.up('--partition', 'preempt-cancel', '--gpu', 'h100', '--gpus', '2');
     const access = await served(up);
+    const steps = () => laptop.cluster.command('squeue', '--steps', '-h', '-o', '%j');
+    expect(steps()).not.toContain('otela-agent');
     expect(asUser(laptop.user, "pkill -KILL -f 'otela-agent [r]elay'")).toMatchObject({ code: 0 });
     await up.line(/connection is lost; the job continues/, 60_000);
+    await up.line(/cluster ends long processes: moving the relay into job \d+/, 60_000);
     await up.line(/connected to cluster again/, 60_000);
+    expect(steps()).toContain('otela-agent');
     await eventually('an answer through the new relay', 30_000, async () =>
       (await answer(access)).includes('stand-in') ? true : undefined,
     );

@@ -111,7 +111,9 @@ it('a new relay of the run ends the earlier one, and agents find it by its file'
   expect(location.address).toBe(second.relay.address);
   await writeFile(file, 'not an address');
   expect(location.address).toBe(second.relay.address);
-  expect((await first.relay.ended).message).toMatch(/^The relay on me@login ended/);
+  const { error, byKillOrSsh } = await first.relay.ended;
+  expect(error.message).toMatch(/^The relay on me@login ended/);
+  expect(byKillOrSsh).toBe(false);
   const agent = await agentConnection(second.relay.address, TOKEN, second.certificate);
   agent.write('hi');
   expect(String((await once(agent, 'data'))[0])).toBe('hi');

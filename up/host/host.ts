@@ -17,6 +17,8 @@ export interface Host {
   spawn(script: string): HostProcess;
   /** Runs a script and passes its output to the terminal. Resolves with its exit code. */
   show(script: string): Promise<number>;
+  /** True if the shared connection of ssh stands. */
+  isConnected(): Promise<boolean>;
   close(): Promise<void>;
 }
 

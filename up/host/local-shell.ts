@@ -34,5 +34,9 @@ export class LocalShell implements Host {
     return new Promise((resolve, reject) => child.once('error', reject).once('exit', (code) => resolve(code ?? 1)));
   }
 
+  async isConnected(): Promise<boolean> {
+    return true;
+  }
+
   async close(): Promise<void> {}
 }

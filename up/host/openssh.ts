@@ -117,6 +117,11 @@ export class Ssh implements Host {
     );
   }
 
+  async isConnected(): Promise<boolean> {
+    const asked = await this.#run('ssh', ['-O', 'check', ...this.#options, '--', this.host]);
+    return asked.kind === 'done' && asked.code === 0;
+  }
+
   /** Lets the shared connection end with its last command, unless it is the user's own. */
   async close(): Promise<void> {
     if (this.#options.includes('ControlMaster=auto'))

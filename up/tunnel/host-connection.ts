@@ -9,9 +9,12 @@ import { agentPath, installAgent, isInstalled } from '../install/install-agent.t
 import { agentBundle } from '../install/program-files.ts';
 import type { LoginNode } from '../site/site.ts';
 import { runCluster, runDirectory, type StoredRun, WAITING } from '../state/runs.ts';
-import type { UpError } from '../up-error.ts';
+import { UpError } from '../up-error.ts';
 import { openRelay, type RelaySession } from './relay-session.ts';
 import { TUNNEL_URL, type TunnelIdentity } from './tunnel-identity.ts';
+
+/** How long the start of a job's step may wait. */
+const STEP_S = 20;
 
 interface HostConnectionOptions {
   run: StoredRun;
@@ -22,6 +25,8 @@ interface HostConnectionOptions {
     agent: string | undefined;
     /** Address at which the relay listens; undefined: found by routes. */
     relayAddress: string | undefined;
+    /** Defined if jobs follow each other, on different nodes. */
+    keepMs: number | undefined;
   };
   gateway: LocalGateway;
   identity: TunnelIdentity;
@@ -32,8 +37,12 @@ interface HostConnectionOptions {
 export class HostConnection {
   readonly #options: HostConnectionOptions;
   #host: Host | undefined;
-  #relay: RelaySession | undefined;
+  #session: RelaySession | undefined;
   #lost: UpError | undefined;
+  /** True if the last relay may have been killed by the host. */
+  #mayBeKilled = false;
+  /** True if the host kills relays, so that the next one runs in the job. */
+  #movesRelay = false;
   /** Path of the installed agent below the home directory. */
   #agent = '';
 
@@ -60,6 +69,9 @@ export class HostConnection {
 
   /** @throws UpError */
   async reopen(): Promise<Host> {
+    // The relay ended, and the connection did not: the host killed it, as some sites do with long processes.
+    if (this.#mayBeKilled && this.#options.run.value.batch === undefined && (await this.#host?.isConnected()) === true)
+      this.#movesRelay = true;
     this.#host = await connectHost(this.#options.wish.host);
     return this.#host;
   }
@@ -102,30 +114,61 @@ export class HostConnection {
     if (earlier !== undefined) await gateway.revokeJoinToken(earlier).catch(() => undefined);
   }
 
-  /** @throws UpError if the relay does not start */
+  /** Opens the relay on the host, or in the job if the host kills relays. @throws UpError if it does not start */
   async openRelay(host: Host): Promise<void> {
-    const { identity, gateway, wish, run, step } = this.#options;
+    const { wish, run, step } = this.#options;
     if (this.isLocal) return;
+    const { job, toward = 'localhost' } = run.value;
+    if (this.#movesRelay && job !== undefined) {
+      step(`${wish.host} ends long processes: moving the relay into job ${job}`);
+      // If the job has ended, the relay is on the host until the next job serves.
+      if (await this.#openBy(host, this.#commandInJob(job)).then(() => true, isRefusal)) return;
+    }
     step(`connecting the gateway to ${wish.host}`);
-    const at = `"$HOME"/${runDirectory(run.value)}`;
+    const { relayAddress } = wish;
     const where =
-      wish.relayAddress === undefined
-        ? `--toward ${shellQuoted(run.value.toward ?? 'localhost')}`
-        : `--address ${shellQuoted(wish.relayAddress)}`;
+      relayAddress === undefined ? `--toward ${shellQuoted(toward)}` : `--address ${shellQuoted(relayAddress)}`;
+    await this.#openBy(host, `umask 077; exec ${this.#relay(where)}`);
+  }
+
+  /** @param where flags with the address at which it listens */
+  #relay(where: string): string {
+    const at = `"$HOME"/${runDirectory(this.#options.run.value)}`;
     const files = `--token-file ${at}/token --pid-file ${at}/relay.pid --address-file ${at}/relay`;
-    const command = `umask 077; exec "$HOME"/${this.#agent} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
+    return `"$HOME"/${this.#agent} relay --gateway ${TUNNEL_URL} ${files} ${where}`;
+  }
+
+  /**
+   * A step of the job beside its engine. Its output is unbuffered, because Slurm would wait for ends of lines. Jobs that
+   * follow reach the relay only at an address of the inner network.
+   */
+  #commandInJob(job: string): string {
+    const step = `srun --jobid=${shellQuoted(job)} --overlap --nodes=1 --ntasks=1 --unbuffered --quiet --immediate=${STEP_S}`;
+    const where = this.#options.wish.keepMs === undefined ? '--address 127.0.0.1' : '--toward "$(hostname)"';
+    return `umask 077; exec ${step} ${this.#relay(where)}`;
+  }
+
+  async #openBy(host: Host, command: string): Promise<void> {
+    const { identity, gateway } = this.#options;
     const relay = await openRelay({ ssh: host, command, context: identity.context, port: () => gateway.port });
-    this.#relay = relay;
+    this.#session = relay;
     this.#lost = undefined;
     neverRejects(
-      relay.ended.then((why) => {
-        if (this.#relay === relay) this.#lost = why;
+      relay.ended.then(({ error, byKillOrSsh }) => {
+        if (this.#session !== relay) return;
+        this.#lost = error;
+        this.#mayBeKilled = byKillOrSsh;
       }),
     );
   }
 
   async close(): Promise<void> {
-    this.#relay?.close();
+    this.#session?.close();
     await this.#host?.close();
   }
+}
+
+function isRefusal(error: unknown): false {
+  if (error instanceof UpError) return false;
+  throw error;
 }

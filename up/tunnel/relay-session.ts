@@ -18,6 +18,8 @@ import { UpError } from '../up-error.ts';
 const READY = /(?:^|\n)otela-agent relay (\S+)\n/;
 const NOISE_MAX_BYTES = 64 * 1024;
 const READY_MS = 60_000;
+/** Exit codes of srun and of shells for a program that KILL or TERM ended. */
+const KILLED: ReadonlySet<number | null> = new Set([137, 143]);
 /** Maximum number of connections: as in the relay. */
 const STREAMS_MAX = 512;
 
@@ -30,11 +32,17 @@ interface RelayOptions {
   port(): number;
 }
 
+export interface RelayEnd {
+  error: UpError;
+  /** True if a signal ended the relay, or if ssh itself failed: ssh has one exit code for both. */
+  byKillOrSsh: boolean;
+}
+
 export interface RelaySession {
   /** `host:port` at which the relay listens. */
   address: string;
   /** Resolves when the connection has ended. */
-  ended: Promise<UpError>;
+  ended: Promise<RelayEnd>;
   close(): void;
 }
 
@@ -42,15 +50,20 @@ export interface RelaySession {
 export async function openRelay(options: RelayOptions): Promise<RelaySession> {
   const child = options.ssh.spawn(options.command);
   const errors = lastChars(child.stderr);
-  const ended = new Promise<UpError>((resolve) => {
-    const end = (code: number | null) => resolve(failureOf(options.ssh.host, code, errors()));
+  const ended = new Promise<RelayEnd>((resolve) => {
+    const end = (code: number | null) =>
+      resolve({
+        error: failureOf(options.ssh.host, code, errors()),
+        byKillOrSsh: code === SSH_FAILED || KILLED.has(code),
+      });
     child.once('error', () => end(SSH_FAILED)).once('close', end);
   });
   const ready = await Promise.race([readyLine(child.stdout), ended, expired()]);
-  if (ready === undefined || ready instanceof UpError) {
+  if (ready === undefined || 'error' in ready) {
     child.kill();
     throw (
-      ready ?? new UpError(`The relay on ${options.ssh.host} did not start within a minute.`, 'Run otela up again.')
+      ready?.error ??
+      new UpError(`The relay on ${options.ssh.host} did not start within a minute.`, 'Run otela up again.')
     );
   }
   const [, address = ''] = ready;
