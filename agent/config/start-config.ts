@@ -88,5 +88,8 @@ export function startConfig(given: SettingValues, command: string[] | undefined,
     warnings,
   };
   if (config.templates !== undefined) checkLabelsOfDeployments(config.labels);
+  const copying = config.templates?.copying;
+  if (copying !== undefined && weights === undefined)
+    throw new UsageError(`--accept-deployments: the template ${copying} copies weights: add --weights-dir`);
   return config;
 }

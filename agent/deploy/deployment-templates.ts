@@ -14,6 +14,7 @@ import {
   TEMPLATE_NAME_PATTERN,
 } from '../../shared/deployment/template-parameters.ts';
 import { errorText } from '../../shared/text/error-text.ts';
+import { parseSource, sourceText } from '../../shared/weights/weights-source.ts';
 
 const FILE_MAX_BYTES = 64 * 1024;
 const ARGUMENTS_MAX = 256;
@@ -22,6 +23,9 @@ const OFFERS_MAX_BYTES = DEPLOYMENT_ANSWER_MAX_BYTES - 8 * 1024;
 
 /** Name of the parameter for the engine's port. The agent chooses a free port unless the template sets one. */
 const PORT = 'port';
+/** Placeholder for the directory of the copied weights, which is known only when they are on this node. */
+const WEIGHTS = 'weights';
+const WEIGHTS_SOURCE_CHARS_MAX = 4096;
 const PLACEHOLDER = /\{\{\s*([^{}]*?)\s*\}\}/g;
 
 /** Default time until an engine must be ready. Loading a model of 400 GB from a busy file system takes half an hour. */
@@ -36,6 +40,11 @@ const templateSchema = z.strictObject({
     .refine(([file = '']) => file.trim() !== '', 'the command is empty')
     .refine(([file = '']) => !file.includes('{{'), 'the program itself cannot be a parameter'),
   parameters: parameterSpecsSchema.default({}),
+  /**
+   * Weights that are copied to this node before the engine starts: from a node of the cluster that has them, otherwise
+   * from this source. May contain parameters.
+   */
+  weights: z.string().min(1).max(WEIGHTS_SOURCE_CHARS_MAX).optional(),
   /** The engine's port. Absent: `{{port}}` is a free port. */
   port: z.number().int().min(1).max(65_535).optional(),
   /** An engine that serves nothing after this many seconds has failed. */
@@ -49,6 +58,8 @@ interface Template extends z.infer<typeof templateSchema> {
 /** A command that is ready to run, with its environment. */
 export interface EngineLaunch {
   argv: string[];
+  /** The source of the weights whose directory replaces `{{weights}}` in `argv`. */
+  weights?: string;
   port: number;
   readyWithinMs: number;
 }
@@ -74,6 +85,11 @@ export class Templates {
     return [...this.#templates.values()].map(({ name, parameters }) => ({ template: name, parameters }));
   }
 
+  /** A template whose weights are copied to this node, if there is one. */
+  get copying(): string | undefined {
+    return [...this.#templates.values()].find(({ weights }) => weights !== undefined)?.name;
+  }
+
   /** @throws DeploymentError unknown_template */
   find(name: string): Template {
     const template = this.#templates.get(name);
@@ -88,11 +104,16 @@ export class Templates {
 /** @throws DeploymentError bad_parameters */
 export function bindTemplate(template: Template, given: Parameters, port: number): EngineLaunch {
   const values: Record<string, string> = { ...bindParameters(template.parameters, given), [PORT]: String(port) };
-  const argv = template.argv.map((argument) =>
-    // All placeholders were checked against the parameters' names when the template was read.
-    argument.replace(PLACEHOLDER, (_, name: string) => values[name] ?? ''),
-  );
-  return { argv, port, readyWithinMs: template.ready_within_s * 1000 };
+  // All placeholders were checked against the parameters' names when the template was read.
+  const bound = (text: string) => text.replace(PLACEHOLDER, (_, name: string) => values[name] ?? '');
+  const readyWithinMs = template.ready_within_s * 1000;
+  if (template.weights === undefined) return { argv: template.argv.map(bound), port, readyWithinMs };
+  // Remains until the copy is complete.
+  values[WEIGHTS] = `{{${WEIGHTS}}}`;
+  const weights = bound(template.weights);
+  const source = parseSource(weights);
+  if (source === undefined) throw new DeploymentError('bad_parameters', `${weights} names no weights`);
+  return { argv: template.argv.map(bound), weights: sourceText(source), port, readyWithinMs };
 }
 
 /** @throws Error with a message for the operator */
@@ -153,18 +174,28 @@ export function templateFrom(what: string, name: string, value: unknown): Templa
   const template = { ...read.data, name };
   if (Object.hasOwn(template.parameters, PORT))
     throw new Error(`${what}: ${PORT} cannot be a parameter, because the agent sets it`);
-  const known = new Set([...Object.keys(template.parameters), PORT]);
-  const used = new Set(
-    template.argv.flatMap((argument) => [...argument.matchAll(PLACEHOLDER)].map(([, one = '']) => one)),
-  );
-  for (const one of used)
-    if (!known.has(one))
-      throw new Error(
-        `${what}: argv contains the unknown placeholder {{${one}}}; the known ones are ${[...known].join(', ')}`,
-      );
-  for (const one of Object.keys(template.parameters))
-    if (!used.has(one)) throw new Error(`${what}: argv does not use the parameter ${one}`);
+  const copies = template.weights !== undefined;
+  if (copies && Object.hasOwn(template.parameters, WEIGHTS))
+    throw new Error(`${what}: ${WEIGHTS} cannot be a parameter beside "weights", because the agent sets it`);
+  const parameters = Object.keys(template.parameters);
+  const used = placeholdersIn(template.argv);
+  const named = placeholdersIn(template.weights === undefined ? [] : [template.weights]);
+  checkPlaceholders(what, 'argv', used, [...parameters, PORT, ...(copies ? [WEIGHTS] : [])]);
+  checkPlaceholders(what, '"weights"', named, parameters);
+  for (const one of parameters)
+    if (!used.has(one) && !named.has(one)) throw new Error(`${what}: argv does not use the parameter ${one}`);
   if (template.port === undefined && !used.has(PORT))
     throw new Error(`${what}: the engine needs a port: add {{${PORT}}} to argv, or set "port"`);
   return template;
+}
+
+const placeholdersIn = (texts: readonly string[]): Set<string> =>
+  new Set(texts.flatMap((text) => [...text.matchAll(PLACEHOLDER)].map(([, one = '']) => one)));
+
+function checkPlaceholders(what: string, where: string, used: ReadonlySet<string>, known: readonly string[]): void {
+  for (const one of used)
+    if (!known.includes(one))
+      throw new Error(
+        `${what}: ${where} contains the unknown placeholder {{${one}}}; the known ones are ${known.join(', ')}`,
+      );
 }

@@ -197,19 +197,28 @@ export class AgentWeights implements WeightsHandlers {
     await settlesWithin(MESH_WITHIN_MS, this.#peers.joined);
   }
 
+  /** Allows the deletion of weights that an ended engine used. Other nodes can copy them until then. */
+  release(source: string): void {
+    neverRejects(this.#weights.release(source));
+  }
+
   /**
    * Pulls the environment and the weights of the engine to local disk. If weights cannot be pulled, the engine reads
    * them from their source.
    * @throws Error if there is no environment to run the engine in
    */
-  async prepare(command: readonly string[] | undefined, env: Env): Promise<PreparedEngine> {
+  async prepare(
+    command: readonly string[] | undefined,
+    env: Env,
+    sources = this.#options.config.sources,
+  ): Promise<PreparedEngine> {
     const { config, log } = this.#options;
     await this.#ready();
     const environment = config.environment === undefined ? undefined : await this.#environment(config.environment);
     const paths: string[] = [];
     /** For each source on the hub: true if its model is on local disk. */
     const models: boolean[] = [];
-    for (const text of config.sources) {
+    for (const text of sources) {
       const source = parseSource(text);
       const path = await this.#pulled(text);
       if (source?.kind === 'hub') models.push(path !== undefined);

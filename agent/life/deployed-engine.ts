@@ -47,6 +47,8 @@ export class DeployedEngine implements EngineRunner {
   /** Undefined if nothing is deployed, or if the deployment is ending. */
   #engine: Engine | undefined;
   #launch: EngineLaunch | undefined;
+  /** The deployment whose weights are being copied. */
+  #copying: EngineLaunch | undefined;
   #readyTimer: NodeJS.Timeout | undefined;
 
   constructor(options: DeployedEngineOptions) {
@@ -74,7 +76,8 @@ export class DeployedEngine implements EngineRunner {
     if (this.#isEnding) return;
     neverRejects(parts.sessions?.becomeIdle(`deployment ${id} is starting`, this.#labels()));
     this.#launch = launch;
-    this.#start(launch);
+    if (launch.weights === undefined) this.#start(launch, this.#options.env);
+    else neverRejects(this.#copyAndStart(launch, launch.weights));
     this.#readyTimer = setTimeout(
       () => this.#failed(`it served no model within ${formatDuration(launch.readyWithinMs)}`),
       launch.readyWithinMs,
@@ -82,8 +85,27 @@ export class DeployedEngine implements EngineRunner {
     log(`deployment ${id} is starting on port ${launch.port}`);
   }
 
-  #start({ argv, port }: EngineLaunch): void {
-    const { parts, config, env, stdout, stderr, log } = this.#options;
+  /**
+   * Copies the weights to this node before the engine starts. The source is read only if no node of the cluster has
+   * them: a switch of many replicas reads the shared file system once.
+   */
+  async #copyAndStart(launch: EngineLaunch, source: string): Promise<void> {
+    const { parts, env } = this.#options;
+    this.#copying = launch;
+    const prepared = await parts.weights?.prepare(launch.argv, env, [source]);
+    if (this.#copying !== launch || this.#isEnding) {
+      // The deployment ended meanwhile. Its successor may use the same weights.
+      if (this.#launch?.weights !== source) parts.weights?.release(source);
+      return;
+    }
+    this.#copying = undefined;
+    const ready = { ...launch, argv: prepared?.command ?? launch.argv };
+    this.#launch = ready;
+    this.#start(ready, prepared?.env ?? env);
+  }
+
+  #start({ argv, port }: EngineLaunch, env: Env): void {
+    const { parts, config, stdout, stderr, log } = this.#options;
     const engine: Engine = new Engine({
       command: argv,
       target: parseEngineTarget({ command: argv, port }),
@@ -128,6 +150,7 @@ export class DeployedEngine implements EngineRunner {
     const { parts, ending, graceMs } = this.#options;
     const engine = this.#engine;
     this.#engine = undefined;
+    this.#copying = undefined;
     clearTimeout(this.#readyTimer);
     parts.sessions?.current?.change({ state: 'DOWN' });
     if (parts.deployments?.current?.reason !== undefined) await uploadLogTail(parts, parts.engine?.tail(), ending);
@@ -135,6 +158,7 @@ export class DeployedEngine implements EngineRunner {
     if (this.#isEnding) return;
     await engine?.stop(graceMs(), ending.promise);
     if (parts.engine === engine) delete parts.engine;
+    if (engine !== undefined && this.#launch?.weights !== undefined) parts.weights?.release(this.#launch.weights);
     this.#launch = undefined;
   }
 

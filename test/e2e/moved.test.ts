@@ -1,5 +1,9 @@
-/** A replica that ends at a switch: short responses finish there, long ones continue at another replica. */
-import { chmod, mkdir, writeFile } from 'node:fs/promises';
+/**
+ * A replica that ends at a switch: short responses finish there, long ones continue at another replica, which got its
+ * weights from the first one's node.
+ */
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
@@ -12,6 +16,7 @@ import { NODE } from '../support/where.ts';
 afterEach(endAll);
 
 const MODEL = 'Qwen/Qwen3-8B';
+const WEIGHTS_BYTES = 4 * 1024 * 1024;
 /** Tokens of the long and the short response: on the slow replica they take a minute and a second. */
 const [LONG, SHORT] = [1_200, 20];
 const RATES = { slow: 20, quick: 2_000 };
@@ -23,9 +28,18 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
   const directory = await temporaryDirectory('otela-moved');
   const templates = join(directory, 'templates');
   await mkdir(templates, { mode: 0o755 });
+  const source = join(directory, 'shared', 'model');
+  await mkdir(source, { recursive: true });
+  await writeFile(join(source, 'model.safetensors'), randomBytes(WEIGHTS_BYTES));
   for (const [name, rate] of Object.entries(RATES)) {
-    const argv = [NODE, ENGINE_MAIN, '--port', '{{port}}', '--model', MODEL, '--rate', String(rate)];
-    const template = JSON.stringify({ argv: [...argv, '--tokens', String(LONG)], parameters: {} });
+    // The engine does not start without the weights.
+    const shell = ['sh', '-c', 'test -s "$0/model.safetensors" && exec "$@"', '{{weights}}'];
+    const argv = [...shell, NODE, ENGINE_MAIN, '--port', '{{port}}', '--model', MODEL, '--rate', String(rate)];
+    const template = JSON.stringify({
+      argv: [...argv, '--tokens', String(LONG)],
+      weights: `dir:${source}`,
+      parameters: {},
+    });
     await writeFile(join(templates, `${name}.json`), template, { mode: 0o644 });
   }
   // The planner ignores nodes without a GPU.
@@ -34,8 +48,12 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
   await writeFile(gpus, "#!/bin/sh\necho '0, GPU-0, NVIDIA A100-SXM4-80GB, 81920'\n");
   await chmod(gpus, 0o755);
   const env = { PATH: `${join(directory, 'bin')}:${process.env.PATH}` };
-  const args = ['--accept-deployments', templates];
-  await Promise.all([0, 1].map(() => startAgent({ gateways: [gateway.url], token, args, env })));
+  const agents = await Promise.all(
+    ['a', 'b'].map((name) => {
+      const args = ['--accept-deployments', templates, '--weights-dir', join(directory, name)];
+      return startAgent({ gateways: [gateway.url], token, args, env });
+    }),
+  );
   const idle = await eventually('two idle agents', 60_000, async () => {
     const nodes = (await gateway.nodes()).filter(({ labels }) => labels?.['otela.accepts'] !== undefined);
     return nodes.length === 2 ? nodes : undefined;
@@ -44,6 +62,8 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
     gateway.admin('PUT', `nodes/${idle[at]?.session}/deployment`, { id: `plan-${template}`, template, parameters: {} });
   await order(0, 'slow');
   const [slow] = await gateway.serving(1, 60_000, MODEL);
+  // From now on only the first node has the weights.
+  await rename(source, `${source}-gone`);
 
   const ask = (more: object) =>
     fetch(`${gateway.url}/v1/chat/completions`, {
@@ -66,4 +86,9 @@ it('what ends within the drain ends there, and a longer stream goes on at the ne
     `otela continued node=${quick?.session} attempts=2`,
   ]);
   expect(whole?.ids.size).toBe(1);
+  const copied = agents.flatMap((agent) => / is ready after \S+ s: (.*)$/m.exec(agent.output)?.slice(1) ?? []);
+  expect(copied.toSorted()).toEqual([
+    `0 bytes from the source, ${WEIGHTS_BYTES} from other nodes`,
+    `${WEIGHTS_BYTES} bytes from the source, 0 from other nodes`,
+  ]);
 });

@@ -304,6 +304,32 @@ test('a template must say all that it needs, and nothing that would be left out'
   ]);
 });
 
+test('a template can name weights, whose directory the agent fills in when they are on its node', () => {
+  const weighed = {
+    argv: ['vllm', 'serve', '{{weights}}', '--port', '{{port}}'],
+    parameters: { model: { type: 'string', allow: ['org/*'] } },
+    weights: 'hub:{{model}}',
+  };
+  const bound = (model: string, weights = weighed.weights) =>
+    bindTemplate(templateFrom('w.json', 'w', { ...weighed, weights }), { model }, 5);
+  expect(bound('org/m')).toMatchObject({
+    argv: ['vllm', 'serve', '{{weights}}', '--port', '5'],
+    weights: 'hub:org/m@main',
+  });
+  expect(bound('org/m', 'dir:/models/{{model}}')).toMatchObject({ weights: 'dir:/models/org/m' });
+  expect(() => bound('org/a/b')).toThrow(/hub:org\/a\/b names no weights/);
+  // A value leads to no other directory.
+  expect(() => bound('org/../../etc', 'dir:/models/{{model}}')).toThrow(/\.\./);
+  const problem = (value: object) => () => templateFrom('w.json', 'w', { ...weighed, ...value });
+  expect(problem({ weights: 'hub:{{name}}' })).toThrow(/"weights" contains the unknown placeholder \{\{name\}\}/);
+  expect(problem({ weights: 'dir:/{{weights}}' })).toThrow(/unknown placeholder/);
+  expect(problem({ weights: undefined })).toThrow(/argv contains the unknown placeholder \{\{weights\}\}/);
+  const twice = { model: weighed.parameters.model, weights: { type: 'string', allow: ['a'] } };
+  expect(problem({ parameters: twice })).toThrow(/weights cannot be a parameter/);
+  const templates = new Templates([vllm, templateFrom('w.json', 'w', weighed)]);
+  expect([templates.copying, new Templates([vllm]).copying]).toEqual(['w', undefined]);
+});
+
 test('the example that the repository has is a template, for the planner too', () => {
   const path = new URL('../../../examples/deployments/vllm.json', import.meta.url);
   const example = templateFrom('vllm.json', 'vllm', JSON.parse(readFileSync(path, 'utf8')));

@@ -111,5 +111,7 @@ it('an agent is not started with templates that others could have written, or th
   expect(await refused('typo', typo)).toMatch(/^2 .*\{\{modle\}\}/s);
   expect(await refused('empty', undefined)).toMatch(/^2 .*contains no template/s);
   expect(await refused('both', good, 0o644, '--engine-port', '8000')).toMatch(/^2 .*--engine-port/s);
+  const weighed = { ...good, weights: 'dir:/models' };
+  expect(await refused('weights', weighed)).toMatch(/^2 .*the template a copies weights: add --weights-dir/s);
   expect(await refused('label', good, 0o644, '--label', 'otela.accepts=all')).toMatch(/^2 .*is reserved/s);
 });
