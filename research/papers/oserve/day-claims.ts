@@ -12,8 +12,6 @@ const DAY_S = 86_400;
 const HOUR_S = 3600;
 /** The paper's traces have 800 minutes and more. */
 const MINUTES = { quick: 90, whole: 800 };
-/** Longest response of these runs, tokens. */
-const OUTPUT_MAX = 1500;
 /** Seconds of each of the spans P1 to P6, cut from the run at equal distances. */
 const SPAN_S = 600;
 const SPANS = 6;
@@ -38,7 +36,7 @@ function dayOf(of: (typeof RUNS)[number], minutes: number): Day {
   const fromS = 4 * DAY_S + 6 * HOUR_S;
   const window = { fromS, toS: fromS + minutes * 60, beforeS: 2 * HOUR_S };
   const part = `${minutes} minutes`;
-  const setup = setupIn({ ...of, trace: 'servegen', window, part, load: LOAD, outputMax: OUTPUT_MAX });
+  const setup = setupIn({ ...of, trace: 'servegen', window, part, load: LOAD });
   const past = lately(setup);
   return {
     setup,

@@ -11,7 +11,7 @@ import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
 import { judgeAtArrival, kindsAsJudged } from '../../workload/arrival.ts';
 import { countByKind } from '../../workload/counts.ts';
-import { azureSpan, type Span, type SpanOptions, serveGenSpan } from './traces.ts';
+import { azureByMinute, type Span, serveGenSpan } from './traces.ts';
 
 export const SLOT_S = 60;
 /** Mean load of the best single deployment over a span: minutes above it overflow, as in the paper's figures. */
@@ -20,8 +20,8 @@ const STATIC_LOAD = 0.8;
 const PAST_LOAD_MAX = 2;
 /** Kinds of the paper (§4.1). */
 const KINDS = 4;
-/** Most tokens of a response: the traces' 99th percentile is below it. */
-const OUTPUT_MAX = 512;
+/** A response may have this share of the model's context, and a prompt the rest. */
+const RESPONSE_SHARE = 0.5;
 /** Seconds of the past on which deployments are compared: as long as a span. */
 const LATELY_S = 600;
 
@@ -78,8 +78,6 @@ interface WindowOf extends Omit<SetupOf, 'span'> {
   window: Window;
   /** Its name in tables: `span 1`. */
   part: string;
-  /** Most tokens of a response. */
-  outputMax?: number;
 }
 
 export function setupOf({ span, ...of }: SetupOf): Setup {
@@ -89,11 +87,10 @@ export function setupOf({ span, ...of }: SetupOf): Setup {
 }
 
 export function setupIn(of: WindowOf): Setup {
-  const { model: name, gpus, trace, window, part, seed = 1, load = STATIC_LOAD, outputMax = OUTPUT_MAX } = of;
+  const { model: name, gpus, trace, window, part, seed = 1, load = STATIC_LOAD } = of;
   const model = findModel(catalogue, name);
   const { fromS, toS, beforeS } = window;
-  const draw = (from: number, to: number, scale: number): Span =>
-    spanOf(trace, model, { from, to, scale, seed, outputMax });
+  const draw = (from: number, to: number, scale: number): Span => spanOf(trace, model, { from, to, scale, seed });
   // Kinds are those of the history; the first span of a trace has no history and uses its own.
   const first = draw(fromS, toS, 1);
   const pastFirst = beforeS > 0 ? draw(fromS - beforeS, fromS, 1) : first;
@@ -145,20 +142,17 @@ interface Drawing {
   to: number;
   scale: number;
   seed: number;
-  outputMax: number;
 }
 
-function spanOf(trace: TraceName, model: Model, of: Drawing): Span {
+/** Azure's arrivals follow the rate of the minute, ServeGen's the published gaps of each client. */
+function spanOf(trace: TraceName, model: Model, { from, to, scale, seed }: Drawing): Span {
   const context = model.context || 4096;
-  const options: SpanOptions = {
-    fromS: of.from,
-    toS: of.to,
-    inputMax: context - of.outputMax - 1,
-    outputMax: of.outputMax,
-    scale: of.scale,
-    seed: of.seed,
-  };
-  return trace === 'azure' ? azureSpan(options) : serveGenSpan('m-mid', options);
+  const outputMax = Math.floor(context * RESPONSE_SHARE);
+  const options = { fromS: from, toS: to, inputMax: context, outputMax, scale, seed };
+  const span = trace === 'azure' ? azureByMinute(options) : serveGenSpan('m-mid', options);
+  const { input, output } = span.requests;
+  const cut = input.map((tokens, i) => Math.max(1, Math.min(tokens, context - (output[i] ?? 1) - 1)));
+  return { ...span, requests: { ...span.requests, input: cut } };
 }
 
 const arriving = (of: Requests, by: Int32Array) =>
