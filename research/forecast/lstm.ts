@@ -2,13 +2,14 @@ import { calibrated } from '../../scheduler/forecast/conformal-intervals.ts';
 import type { Forecaster } from '../../scheduler/forecast/types.ts';
 import { normal, type Random } from '../../scheduler/simulator/random.ts';
 import { Adam } from './adam.ts';
-import { onWindows, type Sample, type WindowNetwork } from './windows.ts';
+import { type Convergence, onWindows, type Sample, type WindowNetwork } from './windows.ts';
 
 export interface LstmOptions {
   /** Number of previous slots that are inputs: 50 in OServe §4.1. */
   window?: number;
   hidden?: number;
   epochs?: number;
+  until?: Convergence;
 }
 
 const RATE = 0.005;
@@ -17,12 +18,13 @@ const BATCH = 32;
 const CLIP = 1;
 
 /** A long short-term memory (Hochreiter and Schmidhuber 1997) over all series together, followed by a linear layer. */
-export function lstm({ window = 50, hidden = 24, epochs = 8 }: LstmOptions = {}): Forecaster {
+export function lstm({ window = 50, hidden = 24, epochs = 8, until }: LstmOptions = {}): Forecaster {
   return calibrated(
     onWindows({
       name: `LSTM on ${window} slots`,
       window,
       epochs,
+      until,
       batch: BATCH,
       create: ({ series }, random) => new Lstm(window, series, hidden, random),
     }),
@@ -38,7 +40,7 @@ class Lstm implements WindowNetwork {
   readonly #inputs: number;
   readonly #hidden: number;
   readonly #row: number;
-  readonly #parameters: Float64Array;
+  readonly parameters: Float64Array;
   readonly #gradient: Float64Array;
   readonly #adam: Adam;
   /** Gates, cells and hidden states by step, of the last forward pass. */
@@ -52,12 +54,12 @@ class Lstm implements WindowNetwork {
     this.#hidden = hidden;
     this.#row = inputs + hidden + 1;
     const size = 4 * hidden * this.#row + inputs * (hidden + 1);
-    this.#parameters = new Float64Array(size);
+    this.parameters = new Float64Array(size);
     const spread = 1 / Math.sqrt(inputs + hidden);
-    for (let i = 0; i < 4 * hidden * this.#row; i++) this.#parameters[i] = normal(random) * spread;
+    for (let i = 0; i < 4 * hidden * this.#row; i++) this.parameters[i] = normal(random) * spread;
     // An initially open forget gate remembers (Gers et al. 2000). The head begins at zero, so that it first forecasts
     // no change.
-    for (let h = 0; h < hidden; h++) this.#parameters[(hidden + h + 1) * this.#row - 1] = 1;
+    for (let h = 0; h < hidden; h++) this.parameters[(hidden + h + 1) * this.#row - 1] = 1;
     this.#gradient = new Float64Array(size);
     this.#adam = new Adam(size, RATE);
     this.#gates = new Float64Array(steps * 4 * hidden);
@@ -66,7 +68,7 @@ class Lstm implements WindowNetwork {
   }
 
   predict(window: Float64Array): Float64Array {
-    const [p, H] = [this.#parameters, this.#hidden];
+    const [p, H] = [this.parameters, this.#hidden];
     for (let t = 0; t < this.#steps; t++) this.#forward(window, t);
     const head = 4 * H * this.#row;
     const found = new Float64Array(this.#inputs);
@@ -80,7 +82,7 @@ class Lstm implements WindowNetwork {
   }
 
   #forward(window: Float64Array, t: number): void {
-    const [p, H, I, row] = [this.#parameters, this.#hidden, this.#inputs, this.#row];
+    const [p, H, I, row] = [this.parameters, this.#hidden, this.#inputs, this.#row];
     const [before, gate] = [t * H, t * 4 * H];
     for (let g = 0; g < 4 * H; g++) {
       const at = g * row;
@@ -115,20 +117,20 @@ class Lstm implements WindowNetwork {
         g[at + H] = (g[at + H] ?? 0) + d;
         for (let h = 0; h < H; h++) {
           g[at + h] = (g[at + h] ?? 0) + d * (this.#states[this.#steps * H + h] ?? 0);
-          down[h] = (down[h] ?? 0) + d * (this.#parameters[at + h] ?? 0);
+          down[h] = (down[h] ?? 0) + d * (this.parameters[at + h] ?? 0);
         }
       }
       this.#backward(window, down);
     }
     const norm = Math.sqrt(g.reduce((sum, value) => sum + value * value, 0));
     if (norm > CLIP) for (let i = 0; i < g.length; i++) g[i] = ((g[i] ?? 0) * CLIP) / norm;
-    this.#adam.step(this.#parameters, g);
+    this.#adam.step(this.parameters, g);
     return error / (batch.length * this.#inputs);
   }
 
   /** Backpropagation through time (Werbos 1990): `down` is the gradient of the last hidden state. */
   #backward(window: Float64Array, last: Float64Array): void {
-    const [p, grad, H, I, row] = [this.#parameters, this.#gradient, this.#hidden, this.#inputs, this.#row];
+    const [p, grad, H, I, row] = [this.parameters, this.#gradient, this.#hidden, this.#inputs, this.#row];
     let down = last;
     let cellDown = new Float64Array(H);
     const raw = new Float64Array(4 * H);

@@ -39,7 +39,7 @@ export function mlp({ window = 20, hidden = [512, 256], epochs = 6 }: MlpOptions
 class Mlp implements WindowNetwork {
   readonly #sizes: readonly number[];
   readonly #starts: number[] = [];
-  readonly #parameters: Float64Array;
+  readonly parameters: Float64Array;
   readonly #gradient: Float64Array;
   readonly #adam: Adam;
   readonly #values: Float64Array[];
@@ -52,12 +52,12 @@ class Mlp implements WindowNetwork {
       this.#starts.push(size);
       size += (sizes[layer] ?? 0) * ((sizes[layer - 1] ?? 0) + 1);
     }
-    this.#parameters = new Float64Array(size);
+    this.parameters = new Float64Array(size);
     for (let layer = 1; layer < sizes.length - 1; layer++) {
       const [inputs, start] = [sizes[layer - 1] ?? 1, this.#starts[layer - 1] ?? 0];
       const spread = Math.sqrt(2 / inputs);
       for (let i = 0; i < (sizes[layer] ?? 0) * (inputs + 1); i++)
-        this.#parameters[start + i] = (i + 1) % (inputs + 1) === 0 ? 0 : normal(random) * spread;
+        this.parameters[start + i] = (i + 1) % (inputs + 1) === 0 ? 0 : normal(random) * spread;
     }
     // The last layer begins at zero, so that it forecasts no change before it has learned.
     this.#gradient = new Float64Array(size);
@@ -74,8 +74,8 @@ class Mlp implements WindowNetwork {
       let at = this.#starts[layer - 1] ?? 0;
       for (let o = 0; o < to.length; o++) {
         let sum = 0;
-        for (let i = 0; i < from.length; i++) sum += (this.#parameters[at++] as number) * (from[i] as number);
-        sum += this.#parameters[at++] as number;
+        for (let i = 0; i < from.length; i++) sum += (this.parameters[at++] as number) * (from[i] as number);
+        sum += this.parameters[at++] as number;
         to[o] = last ? sum : Math.max(0, sum);
       }
     }
@@ -94,8 +94,8 @@ class Mlp implements WindowNetwork {
       for (let layer = this.#sizes.length - 1; layer >= 1; layer--) down = this.#backward(layer, down);
     }
     for (let i = 0; i < this.#gradient.length; i++)
-      this.#gradient[i] = (this.#gradient[i] as number) + 2 * DECAY * (this.#parameters[i] as number);
-    this.#adam.step(this.#parameters, this.#gradient);
+      this.#gradient[i] = (this.#gradient[i] as number) + 2 * DECAY * (this.parameters[i] as number);
+    this.#adam.step(this.parameters, this.#gradient);
     return error / (batch.length * (this.#sizes.at(-1) ?? 1));
   }
 
@@ -112,7 +112,7 @@ class Mlp implements WindowNetwork {
       }
       for (let i = 0; i < from.length; i++, at++) {
         this.#gradient[at] = (this.#gradient[at] as number) + d * (from[i] as number);
-        next[i] = (next[i] as number) + d * (this.#parameters[at] as number);
+        next[i] = (next[i] as number) + d * (this.parameters[at] as number);
       }
       this.#gradient[at] = (this.#gradient[at] as number) + d;
       at++;
