@@ -1,6 +1,6 @@
 import { balance } from '../../scheduler/assignment/demand-assignment.ts';
 import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
-import type { Shape, ShapeRates } from '../../scheduler/assignment/types.ts';
+import type { Assignment, Shape, ShapeRates } from '../../scheduler/assignment/types.ts';
 import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { type DeploymentPlan, gpusOfShape, keyOf } from './deployment-plan.ts';
 
@@ -29,16 +29,12 @@ const EQUAL_TAKEN = 0.3;
 /** Returns the load of a plan, cached by its key. */
 function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => number {
   const known = new Map<string, number>();
-  const rates = new Map(shapes.map((one) => [`${one.shape.tp}.${one.shape.pp}`, one.rates]));
+  const flow = flowOf(shapes, demand);
   return (plan) => {
     const key = keyOf(plan);
     const before = known.get(key);
     if (before !== undefined) return before;
-    const { load, served } = balance({
-      rates: plan.map(({ shape }) => rates.get(`${shape.tp}.${shape.pp}`) ?? []),
-      replicas: plan.map(({ replicas }) => replicas),
-      demand,
-    });
+    const { load, served } = flow(plan);
     const whole = demand.every((wanted, j) => (served[j] ?? 0) >= wanted * (1 - 1e-9));
     const value = whole ? load : Number.POSITIVE_INFINITY;
     known.set(key, value);
@@ -46,10 +42,30 @@ function loadOfPlan(shapes: readonly ShapeRates[], demand: readonly number[]): (
   };
 }
 
+/** Returns the assignment of the demand to the groups of a plan. */
+function flowOf(shapes: readonly ShapeRates[], demand: readonly number[]): (plan: DeploymentPlan) => Assignment {
+  const rates = new Map(shapes.map((one) => [`${one.shape.tp}.${one.shape.pp}`, one.rates]));
+  return (plan) =>
+    balance({
+      rates: plan.map(({ shape }) => rates.get(`${shape.tp}.${shape.pp}`) ?? []),
+      replicas: plan.map(({ replicas }) => replicas),
+      demand,
+    });
+}
+
+/** Groups with at least this share of the fullest group's load are bottlenecks: only they limit the throughput. */
+const BOTTLENECK = 0.999;
+
+/** True for each group that is a bottleneck of the flow; the others have slack. */
+function bottlenecksOf({ loads, load }: Assignment): boolean[] {
+  return loads.map((own) => own >= load * BOTTLENECK);
+}
+
 /**
- * Flow-guided search (OServe Algorithm 1): the assignment shows which replicas are full and which have slack. GPUs move
- * from the latter to the former; replicas are merged and split, each part in its best shape. All moves of a round are
- * evaluated on the same plan, and the best is applied.
+ * Flow-guided search (OServe Algorithm 1): the flow shows which replicas are bottlenecks and which have slack.
+ * Bottlenecks are merged with each other, and exchange GPUs with replicas that have slack; replicas with slack are
+ * split; each gets its best shape. All moves of a round are evaluated on the same plan, and the best is applied. A round
+ * in which none of them helps also tries the moves that the flow does not suggest.
  */
 export function flowGuided(
   table: RateTable,
@@ -63,6 +79,7 @@ export function flowGuided(
     bySize.set(size, [...(bySize.get(size) ?? []), shape]);
   }
   const weigh = loadOfPlan(table.shapes, demand);
+  const flow = flowOf(table.shapes, demand);
   const random = seededRandom(options.seed);
   const sizes = [...bySize.keys()].sort((a, b) => a - b);
   const starts = startsOf(sizes, gpus, options.starts ?? 4).map((sizesOf) => plainPlan(sizesOf, bySize));
@@ -73,19 +90,25 @@ export function flowGuided(
     if (load < best.load) best = { ...best, plan, load };
     while (flat < FLAT_ROUNDS) {
       rounds++;
-      const moves = movesOf(plan, bySize, random);
-      weighed += moves.length;
+      const { suggested, others } = movesOf(plan, bottlenecksOf(flow(plan)), bySize);
       let [next, least]: [DeploymentPlan | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
-      for (const move of moves) {
-        const value = weigh(move);
-        if (value < least) [next, least] = [move, value];
+      let all = true;
+      for (const some of [suggested, others]) {
+        const tried = sampleOf(some, random);
+        all &&= tried.length === some.length;
+        weighed += tried.length;
+        for (const move of tried) {
+          const value = weigh(move);
+          if (value < least) [next, least] = [move, value];
+        }
+        if (least < load * (1 - 1e-9)) break;
       }
       const better = least < load * (1 - 1e-9);
       const equal = !better && least <= load * (1 + 1e-3) && random() < EQUAL_TAKEN;
       flat = better ? 0 : flat + 1;
       if (next !== undefined && (better || equal)) [plan, load] = [next, least];
       if (load < best.load) best = { ...best, plan, load };
-      if (!better && !equal && moves.length < MOVES_MAX) break;
+      if (!better && !equal && all) break;
     }
   }
   return { ...best, weighed, rounds };
@@ -125,24 +148,31 @@ function grouped(shapes: readonly Shape[]): DeploymentPlan {
   return [...groups.values()];
 }
 
+/** Plans that are one move away, and those of them that the flow suggests. */
+interface Moves {
+  suggested: DeploymentPlan[];
+  others: DeploymentPlan[];
+}
+
 /**
- * Plans that are one move away: two replicas become one, or two others on the same GPUs (merge, swap), or one becomes
- * two (split) or gets another shape.
+ * Moves: two replicas become one, or two others on the same GPUs (merge, swap), or one becomes two (split) or gets
+ * another shape.
  */
 function movesOf(
   plan: DeploymentPlan,
+  isBottleneck: readonly boolean[],
   bySize: ReadonlyMap<number, readonly Shape[]>,
-  random: () => number,
-): DeploymentPlan[] {
+): Moves {
   const shapes = plan.flatMap(({ shape, replicas }) => new Array<Shape>(replicas).fill(shape));
   const kinds = plan.map(({ shape }) => shape);
-  const found: DeploymentPlan[] = [];
+  const moves: Moves = { suggested: [], others: [] };
   const without = (...gone: Shape[]) => {
     const left = [...shapes];
     for (const shape of gone) left.splice(left.indexOf(shape), 1);
     return left;
   };
-  const add = (left: readonly Shape[], sizes: readonly number[]) => {
+  const add = (isSuggested: boolean, left: readonly Shape[], sizes: readonly number[]) => {
+    const found = isSuggested ? moves.suggested : moves.others;
     const [first, second] = sizes.map((size) => bySize.get(size));
     for (const a of first ?? []) {
       if (sizes.length === 1) found.push(grouped([...left, a]));
@@ -151,25 +181,32 @@ function movesOf(
   };
   for (const [i, a] of kinds.entries()) {
     const size = gpusOfShape(a);
-    add(without(a), [size]);
+    const full = isBottleneck[i] === true;
+    add(true, without(a), [size]);
     for (const part of bySize.keys())
-      if (part <= size / 2 && bySize.has(size - part)) add(without(a), [part, size - part]);
+      if (part <= size / 2 && bySize.has(size - part)) add(!full, without(a), [part, size - part]);
     for (const [j, b] of kinds.entries()) {
       if (j < i || (i === j && (plan[i]?.replicas ?? 0) < 2)) continue;
       const both = size + gpusOfShape(b);
-      add(without(a, b), [both]);
+      const otherFull = isBottleneck[j] === true;
+      add(full && otherFull, without(a, b), [both]);
       for (const part of bySize.keys())
-        if (part <= both / 2 && bySize.has(both - part)) add(without(a, b), [part, both - part]);
+        if (part <= both / 2 && bySize.has(both - part)) add(full !== otherFull, without(a, b), [part, both - part]);
     }
   }
-  if (found.length <= MOVES_MAX) return found;
-  // A round evaluates a sample of them; the next round draws another one.
+  return moves;
+}
+
+/** At most MOVES_MAX of the moves; the next round draws others. */
+function sampleOf(moves: readonly DeploymentPlan[], random: () => number): readonly DeploymentPlan[] {
+  if (moves.length <= MOVES_MAX) return moves;
+  const drawn = [...moves];
   for (let i = 0; i < MOVES_MAX; i++) {
-    const other = i + Math.floor(random() * (found.length - i));
-    const [x, y] = [found[i], found[other]];
-    if (x !== undefined && y !== undefined) [found[i], found[other]] = [y, x];
+    const other = i + Math.floor(random() * (drawn.length - i));
+    const [x, y] = [drawn[i], drawn[other]];
+    if (x !== undefined && y !== undefined) [drawn[i], drawn[other]] = [y, x];
   }
-  return found.slice(0, MOVES_MAX);
+  return drawn.slice(0, MOVES_MAX);
 }
 
 /** Up to this number of GPUs, all plans are enumerated; above it the guided search is used. */
