@@ -1,5 +1,5 @@
 /** Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom. */
-import { LpProgram, type LpSolution, solve } from '../solver/highs.ts';
+import { LpProgram, type LpSolution, loadSolver, type Solve } from '../solver/highs.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
 
 /** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
@@ -16,6 +16,11 @@ const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
  * of the forecast over all slots. Empty if no layout fits.
  */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
+  return candidateLayoutsBy(await loadSolver(), problem);
+}
+
+/** The same with a solver that is loaded. */
+export function candidateLayoutsBy(solve: Solve, problem: FollowProblem): Layout[] {
   const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));
   const demands: Demands[] = Array.from({ length: steps }, (_, step) =>
     problem.models.map(({ mean }) => mean[step] ?? mean.at(-1) ?? []),
@@ -25,7 +30,7 @@ export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]
   );
   const found: Layout[] = [];
   for (const demand of demands) {
-    const layout = await layoutFor(problem, demand);
+    const layout = layoutFor(solve, problem, demand);
     if (layout !== undefined && !found.some((known) => sameLayout(known, layout))) found.push(layout);
   }
   return found;
@@ -34,14 +39,14 @@ export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]
 /** Requests/s, as `[model][kind]`. */
 type Demands = readonly (readonly number[])[];
 
-async function layoutFor(problem: FollowProblem, demand: Demands): Promise<Layout | undefined> {
+function layoutFor(solve: Solve, problem: FollowProblem, demand: Demands): Layout | undefined {
   const largest = programOf(problem, demand);
-  const best = await solve(largest.program, SOLVER);
+  const best = solve(largest.program, SOLVER);
   const share = best.values[largest.share] ?? 0;
   if (best.status === 'infeasible' || !(share > 0)) return undefined;
   const least = Math.min(1 / TARGET_LOAD, share * NEAR_BEST);
   const fewest = programOf(problem, demand, least);
-  const solved = await solve(fewest.program, SOLVER);
+  const solved = solve(fewest.program, SOLVER);
   const layout = layoutIn(solved, fewest.replicas) ?? layoutIn(best, largest.replicas);
   return layout;
 }

@@ -46,12 +46,17 @@ export class Decider {
   }
 
   async decide(problem: FollowProblem): Promise<FollowDecision> {
-    const decision = await this.#decide(problem);
+    return this.choose(problem, await candidateLayouts(problem));
+  }
+
+  /** Decides between the running layout and these candidates. */
+  choose(problem: FollowProblem, candidates: readonly Layout[]): FollowDecision {
+    const decision = this.#choose(problem, candidates);
     if (decision.kind !== 'wait') this.#switchedTo = decision.layout;
     return decision;
   }
 
-  async #decide(problem: FollowProblem): Promise<FollowDecision> {
+  #choose(problem: FollowProblem, candidates: readonly Layout[]): FollowDecision {
     const { running } = problem;
     const stayCost = transitionCost(problem, running, undefined);
     const stay: FollowDecision = {
@@ -63,7 +68,7 @@ export class Decider {
       bestCost: stayCost,
       why: '',
     };
-    const layouts = (await candidateLayouts(problem)).filter((one) => !sameLayout(one, running));
+    const layouts = candidates.filter((one) => !sameLayout(one, running));
     if (layouts.length === 0) {
       this.#agreed = 0;
       return { ...stay, why: 'no layout that fits is better for any slot of the forecast' };

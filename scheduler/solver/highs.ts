@@ -81,12 +81,23 @@ interface SolveLimits {
   start?: readonly number[];
 }
 
+/** Solves without waiting. */
+export type Solve = (program: LpProgram, limits: SolveLimits) => LpSolution;
+
 let loading: Promise<Highs> | undefined;
 
 /** HiGHS (Huangfu and Hall 2018) in WebAssembly; one instance per process. */
-export async function solve(program: LpProgram, limits: SolveLimits): Promise<LpSolution> {
+export async function loadSolver(): Promise<Solve> {
   loading ??= loadHighs();
   const highs = await loading;
+  return (program, limits) => solveWith(highs, program, limits);
+}
+
+export async function solve(program: LpProgram, limits: SolveLimits): Promise<LpSolution> {
+  return (await loadSolver())(program, limits);
+}
+
+function solveWith(highs: Highs, program: LpProgram, limits: SolveLimits): LpSolution {
   const model = highs.createModel(program.data(limits.relaxed === true));
   try {
     model.options.set({

@@ -1,9 +1,14 @@
+import { candidateLayoutsBy } from '../../../scheduler/follow/candidate-layouts.ts';
+import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-problem.ts';
 import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
+import { loadSolver } from '../../../scheduler/solver/highs.ts';
 import { kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
+import { candidatePlans } from '../../orchestration/exhaustive.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
+import { layoutIn, live } from '../../orchestration/orchestrators/live.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
 import { rates } from '../../orchestration/orchestrators/rates-of-slot.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
@@ -18,6 +23,8 @@ import { asJudged, lengthsOf, meanDemand, planLoad, type Setup, SLOT_S, uniforms
 const KV_BYTES_PER_S = 25e9;
 /** Uniform deployments that a baseline tries by simulation: the least loaded ones. */
 const TRIED = 4;
+
+const solve = await loadSolver();
 
 export const POLICIES = [
   /** The uniform deployment that was best on the minutes before the span, as for all baselines. */
@@ -39,6 +46,10 @@ export const POLICIES = [
   'ours, kinds ignored',
   /** The next minutes are known, request by request, and a switch costs nothing: an upper bound of the gain. */
   'ours, foreseeing',
+  /** The planner of `otela-plan watch --forecast`: an integer program finds a few layouts, averages compare them. */
+  'live planner',
+  /** The same with all deployments instead of those of the integer program. */
+  'live planner, all plans',
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
@@ -155,6 +166,24 @@ export function runOurs(given: Setup, { switchS, judged, ...settings }: OursSett
   return run(setup, orchestrator, judged);
 }
 
+/** The planner of `otela-plan watch --forecast`, with kinds as judged at arrival. */
+function runLive(given: Setup, candidates: (setup: Setup) => (problem: FollowProblem) => readonly Layout[]) {
+  const setup = asJudged(given);
+  const { table } = setup;
+  const switchS = (running: readonly PlacedReplica[], to: DeploymentPlan) =>
+    switchCost(running, to, table.site, 'peer transfer').seconds;
+  return run(setup, live({ table, candidates: candidates(setup), switchS, initial: setup.demand }));
+}
+
+const byProgram = () => (problem: FollowProblem) => candidateLayoutsBy(solve, problem);
+
+export const runLivePlanner = (setup: Setup): TimelineResult => runLive(setup, byProgram);
+
+function allPlans({ table }: Setup): () => readonly Layout[] {
+  const layouts = candidatePlans(table, table.site.gpus).map((plan) => layoutIn(table, plan));
+  return () => layouts;
+}
+
 /** The minutes before the span as a setup, for choices; without a past the span itself: then choices have hindsight. */
 export function lately(setup: Setup): Setup {
   const { lately: requests, table } = setup;
@@ -204,6 +233,8 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
       confirm: 1,
       margin: 0,
     }),
+    'live planner': runLivePlanner(setup),
+    'live planner, all plans': runLive(setup, allPlans),
   };
 }
 
