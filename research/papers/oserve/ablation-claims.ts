@@ -5,53 +5,48 @@ import { planText } from '../../orchestration/deployment-plan.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { row, statement } from '../rows.ts';
+import { ablationFigure } from './ablation-figure.ts';
 import { foresight } from './foresight.ts';
-import { bestStatic, knowing, run, runOurs } from './policies.ts';
+import { bestStatic, knowing, run, runOurs, staticOf } from './policies.ts';
 import type { RunOptions, Section } from './section.ts';
-import { type Setup, SLOT_S, setupOf, uniformsOf } from './setups.ts';
+import { asJudged, type Setup, SLOT_S, setupOf, uniformsOf } from './setups.ts';
 
 export function ablationClaims({ quick }: RunOptions): Section {
   const setup = setupOf({ model: 'facebook/opt-30b', gpus: quick ? 8 : 16, trace: 'servegen', span: 4 });
   const { table: rates } = setup;
+  // Forecasts are of the groups that a gateway judges at arrival.
+  const told = asJudged(setup);
+  const figure = ablationFigure({ quick });
+  const ours = runOurs(setup);
   const runs: [string, TimelineResult][] = [
+    ['uniform, best on the past', staticOf(setup)],
     ['uniform, best in hindsight', bestStatic(setup)],
-    ['unequal replicas, kinds ignored', runOurs(setup, { ...knowing(setup), fixedPlan: true, untyped: true })],
-    ['and kinds assigned', runOurs(setup, { ...knowing(setup), fixedPlan: true })],
-    ['and switching', runOurs(setup, knowing(setup))],
-    [
-      'switching between uniform deployments only',
-      runOurs(setup, { ...knowing(setup), plans: (gpus) => uniformsOf(rates, gpus) }),
-    ],
-    ['with the true next minutes', runOurs(setup, { ...knowing(setup), forecaster: foresight(setup, 0) })],
-    ['without kinds in the forecast', runOurs(setup, { ...knowing(setup), forecaster: untyped(setup) })],
+    ['unequal replicas, kinds ignored', runOurs(setup, { fixedPlan: true, untyped: true })],
+    ['and kinds assigned', runOurs(setup, { fixedPlan: true })],
+    ['and switching', ours],
+    ['switching between uniform deployments only', runOurs(setup, { plans: (gpus) => uniformsOf(rates, gpus) })],
+    ['with the true next minutes', runOurs(setup, { forecaster: foresight(told, 0) })],
+    ['without kinds in the forecast', runOurs(setup, { forecaster: untyped(told) })],
+    ['kinds known', runOurs(setup, { judged: setup.kinds })],
   ];
   const p99 = (name: string) => runs.find(([one]) => one === name)?.[1].latency.p99 ?? Number.NaN;
-  const ours = runs[3]?.[1];
   // Least loaded, our policy in today's gateways, on the deployment that was chosen.
-  const plan = ours?.slots[0]?.plan ?? [];
+  const plan = ours.slots[0]?.plan ?? [];
   const same = run(setup, unchanged('least-loaded', plan, { kind: 'least-loaded' }));
   const moved = run(setup, llumnix(plan));
   const errors = quick ? [0, 0.5] : [0, 0.1, 0.25, 0.5, 1];
   const sweep = errors.map((error) => ({
     error,
-    ...runOurs(setup, { ...knowing(setup), forecaster: foresight(setup, error) }),
+    ...runOurs(setup, { forecaster: foresight(told, error) }),
   }));
   return {
     title: 'What each part does (Figure 14), errors of the forecast, one kind only (Appendix K)',
     rows: [
-      row('P99 of the best uniform over ours', '×', p99('uniform, best in hindsight') / p99('and switching'), {
-        paper: 1.64,
-        band: [1.64, 10],
-        miss: {
-          band: [1.2, 1.64],
-          reason:
-            'pipelines of small stages are nearly the best shape for every kind here, so unequal replicas add little',
-        },
-      }),
+      ...figure.rows,
       row(
         'P99 of the best existing policy on the same deployment over ours',
         '×',
-        Math.min(same.latency.p99, moved.latency.p99) / (ours?.latency.p99 ?? 1),
+        Math.min(same.latency.p99, moved.latency.p99) / ours.latency.p99,
       ),
       row('P99 with the true next minutes over ours', '×', p99('with the true next minutes') / p99('and switching')),
       row(
@@ -71,7 +66,7 @@ export function ablationClaims({ quick }: RunOptions): Section {
       ...homogeneous(),
     ],
     verdicts: [],
-    text: `${table(
+    text: `${figure.text}\n\n${table(
       ['variant', 'mean s', 'P95 s', 'P99 s', 'req/s', 'switches'],
       runs.map(([name, { latency, requestsPerS, switches }]) => [
         name,
@@ -160,8 +155,8 @@ function untyped(setup: Setup): FittedForecaster {
 }
 
 /** Table 1: the deployment in each minute, and why. */
-function timelineTable({ table: { kinds } }: Setup, ours: TimelineResult | undefined): string {
-  const rows = (ours?.slots ?? []).map(({ slot, demand, plan, p99S, note }) => [
+function timelineTable({ table: { kinds } }: Setup, ours: TimelineResult): string {
+  const rows = ours.slots.map(({ slot, demand, plan, p99S, note }) => [
     slot,
     ...demand,
     planText(plan),
@@ -171,8 +166,8 @@ function timelineTable({ table: { kinds } }: Setup, ours: TimelineResult | undef
   return table(['minute', ...kinds.map(({ name }) => name), 'replicas', 'P99 s', 'why'], rows);
 }
 
-function timelineSvg(setup: Setup, ours: TimelineResult | undefined): string {
-  const slots = ours?.slots ?? [];
+function timelineSvg(setup: Setup, ours: TimelineResult): string {
+  const { slots } = ours;
   const demand = setup.table.kinds.map(({ name }, j) => ({
     name,
     points: slots.map(({ slot, demand: of }) => [slot, (of[j] ?? 0) / SLOT_S] as const),

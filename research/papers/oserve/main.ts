@@ -6,11 +6,17 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { missesText, rowsText } from '../rows.ts';
+import { boundClaims } from './bound-claims.ts';
+import { boundSchema, boundsOf } from './bound-runs.ts';
+import { dayClaims } from './day-claims.ts';
+import { dayRuns, daySchema } from './day-runs.ts';
 import { KeptResults } from './kept-results.ts';
 import { cellSchema, cellsOf } from './latency-cells.ts';
 import { latencyClaims } from './latency-claims.ts';
 import { PartPool } from './part-pool.ts';
 import { SECTIONS } from './parts.ts';
+import { saturationClaims } from './saturation-claims.ts';
+import { saturatedRuns, saturatedSchema } from './saturation-runs.ts';
 import { type Section, sectionSchema } from './section.ts';
 
 const { values } = parseArgs({
@@ -38,10 +44,28 @@ const pool = new PartPool({
   kept: new KeptResults(),
   tell: (line) => process.stderr.write(`${line}\n`),
 });
+const NAMES = [...SECTIONS, 'bound', 'day', 'saturation', 'latency'];
+const unknown = values.section?.find((name) => !NAMES.includes(name));
+if (unknown !== undefined) {
+  process.stderr.write(`--section: there is no section "${unknown}"; there are ${NAMES.join(', ')}\n`);
+  process.exit(2);
+}
 const wanted = (name: string) => values.section === undefined || values.section.includes(name);
 const sections: Promise<Section>[] = SECTIONS.filter(wanted).map((section) =>
   pool.compute({ section, quick }, sectionSchema),
 );
+if (wanted('bound')) {
+  const bounds = Promise.all(boundsOf(quick).map((bound) => pool.compute({ bound }, boundSchema)));
+  sections.push(bounds.then(boundClaims));
+}
+if (wanted('day')) {
+  const days = Promise.all(dayRuns(quick).map((day) => pool.compute({ day }, daySchema)));
+  sections.push(days.then(dayClaims));
+}
+if (wanted('saturation')) {
+  const all = Promise.all(saturatedRuns(quick).map((one) => pool.compute({ saturated: one }, saturatedSchema)));
+  sections.push(all.then(saturationClaims));
+}
 const runs = wanted('latency') ? cellsOf({ quick, only: values.models }) : [];
 const cells = Promise.all(runs.map((run) => pool.compute({ run }, cellSchema)));
 if (runs.length > 0)

@@ -1,31 +1,36 @@
 import * as z from 'zod';
 import { ablationClaims } from './ablation-claims.ts';
 import { appendixD } from './assignment-claims.ts';
-import { boundClaims } from './bound-claims.ts';
-import { dayClaims } from './day-claims.ts';
+import { type BoundOf, boundOf } from './bound-runs.ts';
+import { type DayOf, dayOf } from './day-runs.ts';
 import { forecastClaims } from './forecast-claims.ts';
 import { type CellOf, cellOf } from './latency-cells.ts';
-import { saturationClaims } from './saturation-claims.ts';
+import { type SaturatedOf, saturated } from './saturation-runs.ts';
 import { searchClaims } from './search-claims.ts';
+import { shapeClaims } from './shape-claims.ts';
 import { switchClaims } from './switch-claims.ts';
 
-export const SECTIONS = [
-  'assignment',
-  'search',
-  'forecast',
-  'switch',
-  'ablation',
-  'bound',
-  'day',
-  'saturation',
-] as const;
+export const SECTIONS = ['shapes', 'assignment', 'search', 'forecast', 'switch', 'ablation'] as const;
 
-/** A unit that a thread computes and stores separately: a section, or a run of the section on latency. */
-export type Part = { section: (typeof SECTIONS)[number]; quick: boolean } | { run: CellOf };
+/**
+ * A unit that a thread computes and stores separately: a section, or a run of one of the other sections, whose bands and
+ * reasons may change without computing it again.
+ */
+export type Part =
+  | { section: (typeof SECTIONS)[number]; quick: boolean }
+  | { run: CellOf }
+  | { bound: BoundOf }
+  | { day: DayOf }
+  | { saturated: SaturatedOf };
 
 export function computePart(part: Part): unknown {
   if ('run' in part) return cellOf(part.run);
+  if ('bound' in part) return boundOf(part.bound);
+  if ('day' in part) return dayOf(part.day);
+  if ('saturated' in part) return saturated(part.saturated);
   switch (part.section) {
+    case 'shapes':
+      return shapeClaims();
     case 'assignment':
       return appendixD();
     case 'search':
@@ -36,45 +41,46 @@ export function computePart(part: Part): unknown {
       return switchClaims(part);
     case 'ablation':
       return ablationClaims(part);
-    case 'bound':
-      return boundClaims(part);
-    case 'day':
-      return dayClaims(part);
-    case 'saturation':
-      return saturationClaims(part);
   }
 }
 
 /** Returns the file in this folder that computes it. */
 export function sourceOf(part: Part): string {
-  return 'run' in part ? 'latency-cells.ts' : `${part.section}-claims.ts`;
+  if ('run' in part) return 'latency-cells.ts';
+  if ('bound' in part) return 'bound-runs.ts';
+  if ('day' in part) return 'day-runs.ts';
+  if ('saturated' in part) return 'saturation-runs.ts';
+  return part.section === 'shapes' ? 'shape-claims.ts' : `${part.section}-claims.ts`;
 }
 
-export const nameOf = (part: Part): string =>
-  'run' in part
-    ? `${part.run.model.split('/').at(-1)} on ${part.run.gpus} H100, ${part.run.trace} span ${part.run.span + 1}`
-    : part.section;
+export function nameOf(part: Part): string {
+  if ('run' in part) return setupText(part.run);
+  if ('bound' in part) return `the bound of ${part.bound.trace} span ${part.bound.span + 1}`;
+  if ('day' in part) return `${modelText(part.day)}, ${part.day.minutes} minutes`;
+  if ('saturated' in part) return `saturation, ${setupText(part.saturated)}`;
+  return part.section;
+}
+
+const modelText = ({ model, gpus }: { model: string; gpus: number }) => `${model.split('/').at(-1)} on ${gpus} H100`;
+const setupText = (of: SaturatedOf) => `${modelText(of)}, ${of.trace} span ${of.span + 1}`;
 
 /**
  * Seconds on an idle core, measured once: for the order, the longest first, and for the estimate of the remaining time.
  */
-const SECTION_S = {
-  assignment: 1,
-  search: 100,
-  forecast: 100,
-  switch: 60,
-  ablation: 100,
-  bound: 200,
-  day: 400,
-  saturation: 60,
-};
-const RUN_S_PER_GPU = { azure: 0.4, servegen: 1.4 };
+const SECTION_S = { shapes: 10, assignment: 1, search: 100, forecast: 300, switch: 60, ablation: 300 };
 const QUICK_SHARE = 0.2;
+const RUN_S_PER_GPU = { azure: 0.4, servegen: 1.4 };
+const BOUND_S = 35;
+const DAY_S_PER_MINUTE = 0.5;
+const SATURATED_S_PER_GPU = 2;
 
-export const expectedS = (part: Part): number =>
-  'run' in part
-    ? RUN_S_PER_GPU[part.run.trace] * part.run.gpus
-    : SECTION_S[part.section] * (part.quick ? QUICK_SHARE : 1);
+export function expectedS(part: Part): number {
+  if ('run' in part) return RUN_S_PER_GPU[part.run.trace] * part.run.gpus;
+  if ('bound' in part) return BOUND_S;
+  if ('day' in part) return DAY_S_PER_MINUTE * part.day.minutes;
+  if ('saturated' in part) return SATURATED_S_PER_GPU * part.saturated.gpus;
+  return SECTION_S[part.section] * (part.quick ? QUICK_SHARE : 1);
+}
 
 /** The message of a thread. */
 export const answerSchema = z.object({ result: z.unknown(), seconds: z.number() });
