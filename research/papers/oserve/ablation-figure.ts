@@ -35,7 +35,7 @@ function variantsOf(model: string, gpus: number, span: number): Variants {
 const WHY =
   'the best uniform deployment has nearly the capacity of the best unequal one, and a gateway misjudges half of the kinds of ServeGen at arrival';
 
-/** Kinds are as judged at arrival, and the uniform deployment is the one that was best on the past. */
+/** Kinds are as judged at arrival, and the uniform deployment was the best on the past. */
 export function ablationFigure({ quick }: RunOptions): { rows: Row[]; text: string } {
   const found = quick
     ? [variantsOf(MODELS[0] ?? '', 8, 0)]

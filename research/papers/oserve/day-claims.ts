@@ -17,7 +17,7 @@ export function dayClaims(days: readonly Day[]): Section {
   const lost = days.flatMap(({ results }) => Object.values(results)).reduce((sum, one) => sum + one.unanswered, 0);
   const minutes = [...new Set(days.map((day) => day.minutes))].join(' and ');
   return {
-    title: `One static deployment for ${minutes} minutes (Figures 9 and 10): ${days.length} runs of ServeGen`,
+    title: `One static deployment for ${minutes} minutes (Figures 9 and 10): ${days.length} runs`,
     rows: [
       row('requests without an answer, all runs', '', lost, { band: [0, 0] }),
       row('P99 of static over ours, whole run, geometric mean', '×', geometric(over('static')), {

@@ -1,10 +1,13 @@
 /** One static deployment for a whole trace, as the paper has it, beside ours. */
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import * as z from 'zod';
 import { planText } from '../../orchestration/deployment-plan.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
 import type { TimelineResult } from '../../orchestration/timeline.ts';
 import { lately, run, runLivePlanner, runOurs, staticOf } from './policies.ts';
 import { type Setup, SLOT_S, setupIn } from './setups.ts';
+import { secondsOfTrace } from './traces.ts';
 
 const DAY_S = 86_400;
 const HOUR_S = 3600;
@@ -17,7 +20,10 @@ const LOAD = 0.7;
 export interface DayOf {
   model: string;
   gpus: number;
+  /** At most: a file may be shorter. */
   minutes: number;
+  /** A trace instead of ServeGen's, and its size: another file of that name is another run. */
+  file?: { path: string; bytes: number };
 }
 
 const LLAMA = { model: 'meta-llama/Llama-2-70b-hf', gpus: 8 };
@@ -28,7 +34,15 @@ const RUNS: readonly DayOf[] = [
   { ...LLAMA, minutes: 1440 },
 ];
 
-export const dayRuns = (quick: boolean): readonly DayOf[] => (quick ? [{ ...LLAMA, minutes: 90 }] : RUNS);
+const QUICK_MINUTES = 90;
+
+/** `path`: a trace of Azure, Mooncake, BurstGPT or a gateway. */
+export function dayRuns(quick: boolean, path?: string): readonly DayOf[] {
+  const runs = quick ? [{ ...LLAMA, minutes: QUICK_MINUTES }] : RUNS;
+  if (path === undefined) return runs;
+  const file = { path: resolve(path), bytes: statSync(path).size };
+  return runs.map((run) => ({ ...run, file }));
+}
 
 const DAY_POLICIES = ['static', 'reload', 'live planner', 'ours', 'ours, kinds known'] as const;
 export type DayPolicy = (typeof DAY_POLICIES)[number];
@@ -53,18 +67,33 @@ export const daySchema = z.object({
   minutes: z.number(),
   kinds: z.array(z.string()),
   results: z.record(z.enum(DAY_POLICIES), figuresSchema),
-  /** Minutes of ours: requests/s by kind, the deployment, and P99 in seconds. */
+  /** Our minutes: requests/s by kind, the deployment, and P99 in seconds. */
   course: z.array(
     z.object({ minute: z.number(), demand: z.array(z.number()), deployment: z.string(), p99: z.number() }),
   ),
 });
 export type Day = z.infer<typeof daySchema>;
 
-export function dayOf({ minutes, ...of }: DayOf): Day {
-  // From 6 o'clock of the fifth day: the load rises, falls and rises again within 800 minutes.
-  const fromS = 4 * DAY_S + 6 * HOUR_S;
-  const window = { fromS, toS: fromS + minutes * 60, beforeS: 2 * HOUR_S };
-  const setup = setupIn({ ...of, trace: 'servegen', window, part: `${minutes} minutes`, load: LOAD });
+/** From 6 o'clock of ServeGen's fifth day: the load rises, falls and rises again within 800 minutes. */
+const SERVEGEN_FROM_S = 4 * DAY_S + 6 * HOUR_S;
+/** Most seconds before a run from which forecasts learn, and their most share of a file. */
+const BEFORE_S = 2 * HOUR_S;
+const BEFORE_SHARE = 0.2;
+
+function windowOf({ minutes: most, file }: DayOf) {
+  if (file === undefined)
+    return { fromS: SERVEGEN_FROM_S, toS: SERVEGEN_FROM_S + most * 60, beforeS: BEFORE_S, minutes: most };
+  const endS = secondsOfTrace(file.path);
+  const beforeS = Math.floor(Math.min(BEFORE_S, endS * BEFORE_SHARE) / SLOT_S) * SLOT_S;
+  const minutes = Math.min(most, Math.floor((endS - beforeS) / SLOT_S));
+  return { fromS: beforeS, toS: beforeS + minutes * SLOT_S, beforeS, minutes };
+}
+
+export function dayOf(of: DayOf): Day {
+  const { model, gpus, file } = of;
+  const { minutes, ...window } = windowOf(of);
+  const trace = file === undefined ? 'servegen' : (`file:${file.path}` as const);
+  const setup = setupIn({ model, gpus, trace, window, part: `${minutes} minutes`, load: LOAD });
   const figures = ({ latency, ttft, tbt, requestsPerS, unanswered, switches, slots, byRequest }: TimelineResult) => ({
     p99: latency.p99,
     mean: latency.mean,

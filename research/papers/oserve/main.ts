@@ -1,6 +1,7 @@
 /**
  * `npm run --prefix research paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS]
- * [--threads N] [--fresh]`: recomputes each claim of OServe.
+ * [--threads N] [--fresh] [--trace FILE]`: recomputes each claim of OServe. `--trace`: the section `day` replays this
+ * trace of Azure, Mooncake, BurstGPT or a gateway instead of ServeGen's.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     pictures: { type: 'string', default: 'docs/pictures' },
     models: { type: 'string' },
     section: { type: 'string', multiple: true },
+    trace: { type: 'string' },
     threads: { type: 'string', default: String(availableParallelism()) },
     fresh: { type: 'boolean', default: false },
   },
@@ -59,7 +61,7 @@ if (wanted('bound')) {
   sections.push(bounds.then(boundClaims));
 }
 if (wanted('day')) {
-  const days = Promise.all(dayRuns(quick).map((day) => pool.compute({ day }, daySchema)));
+  const days = Promise.all(dayRuns(quick, values.trace).map((day) => pool.compute({ day }, daySchema)));
   sections.push(days.then(dayClaims));
 }
 if (wanted('saturation')) {

@@ -13,8 +13,8 @@ import { switchClaims } from './switch-claims.ts';
 export const SECTIONS = ['shapes', 'assignment', 'search', 'forecast', 'switch', 'ablation'] as const;
 
 /**
- * A unit that a thread computes and stores separately: a section, or a run of one of the other sections, whose bands and
- * reasons may change without computing it again.
+ * A unit that a thread computes and stores separately: a section, or a run of another section. The bands and reasons of
+ * such a section may change without computing its runs again.
  */
 export type Part =
   | { section: (typeof SECTIONS)[number]; quick: boolean }

@@ -11,7 +11,7 @@ import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
 import { judgeAtArrival, kindsAsJudged } from '../../workload/arrival.ts';
 import { countByKind } from '../../workload/counts.ts';
-import { azureByMinute, type Span, serveGenSpan } from './traces.ts';
+import { azureByMinute, type DrawnOptions, fileByMinute, type Span, serveGenSpan } from './traces.ts';
 
 export const SLOT_S = 60;
 /** Mean load of the best single deployment over a span: minutes above it overflow, as in the paper's figures. */
@@ -28,6 +28,8 @@ const LATELY_S = 600;
 export const catalogue = withDatasheetMemory(loadCatalogue());
 
 export type TraceName = 'azure' | 'servegen';
+/** One of the traces here, or `file:PATH`. */
+export type TraceSource = TraceName | `file:${string}`;
 
 /** The six spans of each trace, seconds from its start, and the seconds before them from which forecasts may learn. */
 const SPANS: Record<TraceName, Window[]> = {
@@ -74,7 +76,8 @@ interface Window {
   beforeS: number;
 }
 
-interface WindowOf extends Omit<SetupOf, 'span'> {
+interface WindowOf extends Omit<SetupOf, 'span' | 'trace'> {
+  trace: TraceSource;
   window: Window;
   /** Its name in tables: `span 1`. */
   part: string;
@@ -112,7 +115,7 @@ export function setupIn(of: WindowOf): Setup {
   const classify = kindClassifier(fitted);
   const kindsOf = (of: Requests) => Int32Array.from(lengthsOf(of), classify);
   return {
-    name: `${model.id.split('/').at(-1)} on ${gpus} H100, ${trace} ${part}`,
+    name: `${model.id.split('/').at(-1)} on ${gpus} H100, ${trace.split('/').at(-1)} ${part}`,
     table,
     requests,
     senders,
@@ -144,12 +147,20 @@ interface Drawing {
   seed: number;
 }
 
-/** Azure's arrivals follow the rate of the minute, ServeGen's the published gaps of each client. */
-function spanOf(trace: TraceName, model: Model, { from, to, scale, seed }: Drawing): Span {
+const FILE = 'file:';
+
+function drawn(trace: TraceSource, options: DrawnOptions): Span {
+  if (trace === 'azure') return azureByMinute(options);
+  if (trace === 'servegen') return serveGenSpan('m-mid', options);
+  return fileByMinute(trace.slice(FILE.length), options);
+}
+
+/** Azure's arrivals and those of a file follow the rate of the minute, ServeGen's the published gaps of each client. */
+function spanOf(trace: TraceSource, model: Model, { from, to, scale, seed }: Drawing): Span {
   const context = model.context || 4096;
   const outputMax = Math.floor(context * RESPONSE_SHARE);
   const options = { fromS: from, toS: to, inputMax: context, outputMax, scale, seed };
-  const span = trace === 'azure' ? azureByMinute(options) : serveGenSpan('m-mid', options);
+  const span = drawn(trace, options);
   const { input, output } = span.requests;
   const cut = input.map((tokens, i) => Math.max(1, Math.min(tokens, context - (output[i] ?? 1) - 1)));
   return { ...span, requests: { ...span.requests, input: cut } };

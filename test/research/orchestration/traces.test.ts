@@ -1,6 +1,12 @@
-import { expect, test } from 'vitest';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { dayRuns } from '../../../research/papers/oserve/day-runs.ts';
 import { setupOf } from '../../../research/papers/oserve/setups.ts';
-import { azureByMinute, azureSpan } from '../../../research/papers/oserve/traces.ts';
+import { azureByMinute, azureSpan, fileByMinute, secondsOfTrace } from '../../../research/papers/oserve/traces.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+
+afterEach(endAll);
 
 const HOUR = { fromS: 0, toS: 1200, inputMax: 16_000, outputMax: 4_000 };
 
@@ -52,6 +58,23 @@ test('a scaled trace has lengths of the requests that were recorded in the same 
     const known = new Set(of(recorded, minute));
     expect(of(scaled, minute).filter((lengths) => !known.has(lengths))).toEqual([]);
   }
+});
+
+test('a file in any format of traces is drawn in the same way', async () => {
+  const folder = await temporaryDirectory('otela-traces');
+  const path = join(folder, 'mooncake.jsonl');
+  // Ten requests in the first minute, 30 in the second.
+  const rows = [...Array(10).keys(), ...Array.from({ length: 30 }, (_, i) => 60 + i)].map((second) =>
+    JSON.stringify({ timestamp: second * 1_000, input_length: 100 + second, output_length: 7, hash_ids: [] }),
+  );
+  await writeFile(path, `${rows.join('\n')}\n`);
+  expect(secondsOfTrace(path)).toBe(89);
+  const { requests } = fileByMinute(path, { ...HOUR, toS: 120, scale: 100, seed: 1 });
+  const first = requests.arrival.filter((at) => at < 60).length;
+  expect(Math.abs(first - 1_000)).toBeLessThan(5 * Math.sqrt(1_000));
+  expect(Math.abs(requests.count - first - 3_000)).toBeLessThan(5 * Math.sqrt(3_000));
+  expect(requests.input.every((input, i) => input < 110 === (requests.arrival[i] ?? 0) < 60)).toBe(true);
+  expect(dayRuns(true, path)).toMatchObject([{ minutes: 90, file: { path, bytes: expect.any(Number) } }]);
 });
 
 test('responses are whole, and a prompt has the rest of the context', () => {
