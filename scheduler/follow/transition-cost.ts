@@ -76,14 +76,17 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
   const darkS = changes ? switchS * waves : 0;
   const least = running.map((count, i) => Math.min(count, to[i] ?? 0));
   const unservedS = unservedSeconds(problem, demand);
+  const serves = (i: number, kind: number) => (to[i] ?? 0) > 0 && (problem.options[i]?.rates[kind] ?? 0) > 0;
   let [waiting, area] = [0, 0];
   let last = { rate: 0, capacity: 0 };
   const phase = (layout: Layout, typical: readonly number[], seconds: number) => {
     if (seconds <= 0) return;
     const { indexes, assignment } = demandShares(problem, demand, layout, typical);
+    // While all replicas of a model change, its requests wait for the new ones.
+    const waits = (kind: number) => ended > 0 && indexes.length === 0 && own.some((i) => serves(i, kind));
     let [rate, unserved] = [0, 0];
     for (const [kind, one] of typical.entries())
-      if ((assignment.served[kind] ?? 0) > 0) rate += one;
+      if ((assignment.served[kind] ?? 0) > 0 || waits(kind)) rate += one;
       else unserved += one * (unservedS[kind] ?? 0);
     // Without load, the capacity is unlimited. Without replicas, a backlog waits.
     const unloaded = indexes.length > 0 ? Number.POSITIVE_INFINITY : 0;

@@ -32,7 +32,7 @@ const WAVE = 1_000;
 const POOL = 'all';
 
 /** The layout with the replicas of the plan: its options are the shapes of the table. */
-export const layoutIn = (table: RateTable, plan: DeploymentPlan): Layout =>
+const layoutIn = (table: RateTable, plan: DeploymentPlan): Layout =>
   table.shapes.map(({ shape }) => plan.find((group) => sameShape(group.shape, shape))?.replicas ?? 0);
 
 /**

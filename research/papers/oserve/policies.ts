@@ -1,14 +1,13 @@
-import { candidateLayoutsBy } from '../../../scheduler/follow/candidate-layouts.ts';
+import { candidateLayoutsBy, programLayouts } from '../../../scheduler/follow/candidate-layouts.ts';
 import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-problem.ts';
 import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { loadSolver } from '../../../scheduler/solver/highs.ts';
 import { kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
-import { candidatePlans } from '../../orchestration/exhaustive.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
-import { layoutIn, live } from '../../orchestration/orchestrators/live.ts';
+import { live } from '../../orchestration/orchestrators/live.ts';
 import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
 import { rates } from '../../orchestration/orchestrators/rates-of-slot.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
@@ -46,10 +45,10 @@ export const POLICIES = [
   'ours, kinds ignored',
   /** The next minutes are known, request by request, and a switch costs nothing: an upper bound of the gain. */
   'ours, foreseeing',
-  /** The planner of `otela-plan watch --forecast`: an integer program finds a few layouts, averages compare them. */
+  /** The planner of `otela-plan watch --forecast`: averages compare layouts. */
   'live planner',
-  /** The same with all deployments instead of those of the integer program. */
-  'live planner, all plans',
+  /** The same with only the layouts of its integer program. */
+  'live planner, integer program',
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
@@ -167,22 +166,16 @@ export function runOurs(given: Setup, { switchS, judged, ...settings }: OursSett
 }
 
 /** The planner of `otela-plan watch --forecast`, with kinds as judged at arrival. */
-function runLive(given: Setup, candidates: (setup: Setup) => (problem: FollowProblem) => readonly Layout[]) {
+function runLive(given: Setup, candidates: (problem: FollowProblem) => readonly Layout[]): TimelineResult {
   const setup = asJudged(given);
   const { table } = setup;
   const switchS = (running: readonly PlacedReplica[], to: DeploymentPlan) =>
     switchCost(running, to, table.site, 'peer transfer').seconds;
-  return run(setup, live({ table, candidates: candidates(setup), switchS, initial: setup.demand }));
+  return run(setup, live({ table, candidates, switchS, initial: setup.demand }));
 }
 
-const byProgram = () => (problem: FollowProblem) => candidateLayoutsBy(solve, problem);
-
-export const runLivePlanner = (setup: Setup): TimelineResult => runLive(setup, byProgram);
-
-function allPlans({ table }: Setup): () => readonly Layout[] {
-  const layouts = candidatePlans(table, table.site.gpus).map((plan) => layoutIn(table, plan));
-  return () => layouts;
-}
+export const runLivePlanner = (setup: Setup): TimelineResult =>
+  runLive(setup, (problem) => candidateLayoutsBy(solve, problem));
 
 /** The minutes before the span as a setup, for choices; without a past the span itself: then choices have hindsight. */
 export function lately(setup: Setup): Setup {
@@ -234,7 +227,7 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
       margin: 0,
     }),
     'live planner': runLivePlanner(setup),
-    'live planner, all plans': runLive(setup, allPlans),
+    'live planner, integer program': runLive(setup, (problem) => programLayouts(solve, problem)),
   };
 }
 
