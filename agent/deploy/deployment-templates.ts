@@ -58,7 +58,7 @@ interface Template extends z.infer<typeof templateSchema> {
 /** A command that is ready to run, with its environment. */
 export interface EngineLaunch {
   argv: string[];
-  /** The source of the weights whose directory replaces `{{weights}}` in `argv`. */
+  /** The source of the weights. Their directory replaces `{{weights}}` in `argv`. */
   weights?: string;
   port: number;
   readyWithinMs: number;
@@ -85,7 +85,7 @@ export class Templates {
     return [...this.#templates.values()].map(({ name, parameters }) => ({ template: name, parameters }));
   }
 
-  /** A template whose weights are copied to this node, if there is one. */
+  /** Name of a template that copies weights to this node, if there is one. */
   get copying(): string | undefined {
     return [...this.#templates.values()].find(({ weights }) => weights !== undefined)?.name;
   }

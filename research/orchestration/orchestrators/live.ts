@@ -25,7 +25,7 @@ const HORIZON = 5;
 const SEASON = 1_440;
 const MARGIN = 0.1;
 const CONFIRM = 2;
-/** The decider expects the paper's seconds of a switch. All replicas change at once, as in the simulated fleet. */
+/** The decider expects the paper's seconds of a switch. All replicas change together, as in the simulated fleet. */
 const SWITCH_S = 10;
 const WAVE = 1_000;
 

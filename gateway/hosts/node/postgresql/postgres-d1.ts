@@ -80,7 +80,7 @@ export class PostgresD1 {
   /** See Env.DB. */
   readonly dialect: { queries: DrizzleD1Database; fragments: SqlFragments };
   readonly #pool: Pick<PostgresPool, 'withConnection'>;
-  /** Writers of this process wait here for the lock of changes, so that one of them has a connection. */
+  /** Writers of this process wait here for the lock of changes, so that only one has a connection. */
   readonly #writers = new PlaceQueue({ places: 1, stallMs: QUERY_TIMEOUT_MS, isProgress: isDataError });
 
   constructor(pool: Pick<PostgresPool, 'withConnection'>) {
