@@ -63,6 +63,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/weights.ts'],
   },
   {
+    name: 'cluster',
+    what: 'three gateways on PostgreSQL are killed, paused, cut off and upgraded, with full disks and wrong clocks, and PostgreSQL fails over: clients see no error, each line has one result, limits hold, usage is exact (root)',
+    minutes: 35,
+    argv: ['test/soak/cluster.ts'],
+  },
+  {
     name: 'game-day',
     what: 'an hour at a lab of two gateways and twelve agents, whatever breaks: people see no error, its operator finds each event (root)',
     minutes: 62,

@@ -15,18 +15,18 @@ const COMMON = {
   target: 'node24',
 } satisfies BuildOptions;
 
-const versioned = (version: string): Plugin => ({
+const versioned = (version: string, root: string): Plugin => ({
   name: 'version',
   setup: ({ onLoad }) =>
     onLoad({ filter: /^.*[/\\]package\.json$/ }, ({ path }) =>
-      path === join(ROOT, 'package.json')
+      path === join(root, 'package.json')
         ? { contents: JSON.stringify({ ...manifest, version }), loader: 'json' }
         : undefined,
     ),
 });
 
-async function bundled(entry: string, more: BuildOptions): Promise<string> {
-  const options = { ...COMMON, absWorkingDir: ROOT, ...more, write: false, entryPoints: [entry] };
+async function bundled(entry: string, more: BuildOptions, root = ROOT): Promise<string> {
+  const options = { ...COMMON, absWorkingDir: root, ...more, write: false, entryPoints: [entry] };
   const { outputFiles = [] } = await build(options);
   return outputFiles[0]?.text.replace(/^#!.*\n/, '') ?? '';
 }
@@ -47,20 +47,20 @@ async function install(file: string, text: string): Promise<void> {
 const POSTGRES_MIGRATIONS = 'gateway/hosts/node/postgresql/migrations';
 
 export async function installAgent(file: string, version: string): Promise<void> {
-  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version)] }));
+  await install(file, await bundled('agent/cli/main.ts', { ...ESM, plugins: [versioned(version, ROOT)] }));
 }
 
-/** Installs a gateway as `file`, which is DIR/dist/NAME.js, with its other files except the page. */
-export async function installGateway(file: string, version: string): Promise<void> {
-  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' });
+/** Installs a gateway as `file`, which is DIR/dist/NAME.js, with its other files except the page. `root`: the clone. */
+export async function installGateway(file: string, version: string, root = ROOT): Promise<void> {
+  const worker = await bundled('gateway/hosts/node/reports/report-worker.ts', { format: 'cjs' }, root);
   const define = { OTELA_REPORT_WORKER: JSON.stringify(worker) };
   await install(
     join(dirname(file), 'gateway.json'),
     JSON.stringify({
-      migrations: await readMigrations(join(ROOT, 'migrations')),
-      postgresMigrations: await readMigrations(join(ROOT, POSTGRES_MIGRATIONS)),
+      migrations: await readMigrations(join(root, 'migrations')),
+      postgresMigrations: await readMigrations(join(root, POSTGRES_MIGRATIONS)),
     }),
   );
-  const plugins = [versioned(version)];
-  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }));
+  const plugins = [versioned(version, root)];
+  await install(file, await bundled('gateway/cli/main.ts', { ...ESM, define, plugins }, root));
 }

@@ -21,6 +21,8 @@ interface TwoAddressesOptions {
   /** Requests per second, sent even if earlier ones have not ended. */
   perSecond: number;
   standIn?: object;
+  /** Requests are streams that the gateway continues if a node is lost. A stream without its last event has failed. */
+  streams?: boolean;
 }
 
 export interface Answered {
@@ -54,6 +56,7 @@ export function twoAddresses({
   key,
   perSecond,
   standIn = { tokens: 2 },
+  streams = false,
 }: TwoAddressesOptions): TwoAddresses {
   const underWay = new Set<Promise<void>>();
   const answered: Answered[] = [];
@@ -68,18 +71,24 @@ export function twoAddresses({
       await Promise.all(underWay);
     },
   };
-  const body = JSON.stringify(chatBody(standIn));
+  const body = JSON.stringify(chatBody(standIn, { stream: streams }));
   /** Makes one attempt. Returns facts from the response, or the text of the error that a user would have seen. */
   const attempt = async (url: string, id: string): Promise<Pick<Answered, 'attempts' | 'sunset'> | string> => {
     try {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-request-id': id },
+        headers: {
+          authorization: `Bearer ${key}`,
+          'content-type': 'application/json',
+          'x-request-id': id,
+          ...(streams && { 'x-otela-resume': '1' }),
+        },
         body,
         signal: AbortSignal.timeout(patience(ANSWER_MS)),
       });
       const text = await response.text();
       if (response.status !== 200) return `${url} ${response.status} ${text}`;
+      if (streams && !text.endsWith('data: [DONE]\n\n')) return `${url} the stream ends with ${text.slice(-200)}`;
       const { headers } = response;
       return { attempts: Number(headers.get('x-otela-attempts') ?? 1), sunset: headers.get('sunset') };
     } catch (error) {
