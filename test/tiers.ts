@@ -109,6 +109,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/node-plain': '',
     'standalone/node-upgrades': '',
     'standalone/node-write-answer': '',
+    'standalone/processes-for-session': '',
     'standalone/process-links': 'an end without the cluster key gets nothing, a broken peer harms its link alone',
     'standalone/stream-of-reset-object': '',
     'postgresql/accounts': 'each query of accounts that two databases write differently',
