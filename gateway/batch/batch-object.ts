@@ -10,7 +10,6 @@ import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
 import type { ArrivedPage } from './arrived-results.ts';
 import { BatchMetrics } from './batch-metrics.ts';
-import { outputFileId } from './batch-outputs.ts';
 import { BatchRecord, type CommitAnswer } from './batch-record.ts';
 import type { BatchSample } from './batch-series.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
@@ -22,6 +21,7 @@ import type { ContextCounts } from './leases/node-contexts.ts';
 import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
 import { MonthlyBudget } from './monthly-budget.ts';
+import { outputFileId } from './output-file-id.ts';
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
 import { discardFiles, OUTPUT_S } from './result-files.ts';
 import { Obstacle } from './step-failures.ts';
@@ -206,9 +206,10 @@ export class BatchObject extends GatewayObject {
     return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
-  /** True if the lease stands, and lines of its batch name this file. */
+  /** True if the lease stands, and lines of its batch name this file or got it with a result of another batch. */
   readsFile(ref: LeaseRef, file: string): boolean {
-    return this.renew(ref) && this.#record.function?.files?.includes(file) === true;
+    if (!this.renew(ref)) return false;
+    return this.#record.function?.files?.includes(file) === true || this.#record.waiting.hasFile(file);
   }
 
   /** Returns the owner and the names of the secrets that the batch's function declares. Null: the lease has ended. */

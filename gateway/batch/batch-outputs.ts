@@ -1,5 +1,4 @@
 /** The files that calls of a batch's function wrote, until the batch has ended. */
-import { createHash } from 'node:crypto';
 import { BATCH_OUTPUTS_MAX } from '../../shared/batch/function-files.ts';
 import type { ObjectStorage } from '../platform/object-context.ts';
 import { OUTPUT_MAX_BYTES } from './output-lines.ts';
@@ -50,9 +49,4 @@ export class BatchOutputs {
   forget(): void {
     this.#storage.sql.exec('DELETE FROM output');
   }
-}
-
-/** The id of a file of a batch. The same content has one id, so that a call that runs again stores it once. */
-export function outputFileId(batch: string, sha256: string): string {
-  return `file-${createHash('sha256').update(`${batch}/call/${sha256}`).digest('hex').slice(0, 24)}`;
 }

@@ -16,6 +16,7 @@ const PRIORITY_KEY = 'priority';
  */
 const KEY_MAX_BYTES = 128;
 const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
 
 const LINE_KEYS: ReadonlySet<string> = new Set(['custom_id', 'method', 'url', 'body']);
 
@@ -107,6 +108,27 @@ export function memberText(object: string, name: string): string | undefined {
     if (key === name) text = decodeUtf8(bytes.subarray(start, reader.pos));
   });
   return text;
+}
+
+/**
+ * The JSON text of an object with this value of a member, which is added if it is missing. If the key occurs twice, the
+ * last value is replaced, because it counts. @throws ApiError 400
+ */
+export function withMember(object: string, name: string, value: string): string {
+  const bytes = encodeUtf8(object);
+  let edit: Edit | undefined;
+  let members = 0;
+  const reader = new JsonReader(bytes);
+  eachMember(reader, (key) => {
+    members += 1;
+    const at = reader.pos;
+    reader.value(1);
+    if (key === name) edit = { at, remove: reader.pos - at, insert: encodeUtf8(value) };
+  });
+  const added = `${members > 0 ? ',' : ''}${JSON.stringify(name)}:${value}`;
+  edit ??= { at: bytes.lastIndexOf(CLOSE_OBJECT), remove: 0, insert: encodeUtf8(added) };
+  const edited = new EditedBody([edit]);
+  return decodeUtf8(concat([...edited.push(bytes), ...edited.end()]));
 }
 
 /**

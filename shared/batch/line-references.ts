@@ -1,7 +1,8 @@
 /**
  * Lines that need results of other batches. Such a line names them by the batch's index in `x_otela.after`, and the
  * line's number in that batch's input, from 0:
- * - `{"$result":[0,17]}`, written exactly so, stands for the result;
+ * - `{"$result":[0,17]}`, written exactly so, stands for the result. A function gets it as `{"$otela_value":…}`; if the
+ *   result has files, their ids and names are beside it in `files`, and the ids are added to the line's `body.files`;
  * - the line's member `after`, a list of such pairs, waits for results without getting them.
  * The results are there before the line is leased. A batch names only batches that exist, so there are no cycles.
  */
@@ -38,8 +39,14 @@ export interface BatchProgress {
   done: Uint8Array;
 }
 
-/** The result of one line of another batch, as JSON text; or why there is none. */
-export type LineValue = { line: number; value: string } | { line: number; why: string };
+/** A file of the Files API in a result. */
+export interface ResultFile {
+  id: string;
+  name: string;
+}
+
+/** The result of one line of another batch, as JSON text and with its files; or why there is none. */
+export type LineValue = { line: number; value: string; files?: ResultFile[] } | { line: number; why: string };
 
 /**
  * The references of a line, each once.

@@ -129,14 +129,16 @@ class Template:
 
     shape: the line's input, or the body for a served model, with Futures in it. after: Futures whose results it does not get.
     encode: makes the text and the files of the line, when all results are there. files: those in the arguments.
+    id_of: returns the id of a File at the gateway.
     """
 
-    def __init__(self, shape, after, encode, files, is_function):
+    def __init__(self, shape, after, encode, files, is_function, id_of):
         self.shape, self.after, self.encode, self.files, self.is_function = shape, list(after), encode, list(files), is_function
+        self.id_of = id_of
         self.needs = list(dict.fromkeys(future.call for future in (*futures_in(shape), *self.after)))
 
     @classmethod
-    def of(cls, shape, after, encode, is_ours, files=(), is_function=True):
+    def of(cls, shape, after, encode, is_ours, files=(), is_function=True, id_of=None):
         """None: the script must hold the call, because the gateway cannot write its line."""
         futures = [*futures_in(shape), *after]
         if len(futures) > NEEDS_MAX or not all(is_ours(one) and one.call.key for one in futures):
@@ -145,7 +147,7 @@ class Template:
         # Values that JSON does not keep are pickled with all arguments. Names of the gateway's marks would be taken for marks.
         if not _values.is_exact(plain) or any(name in _values.to_text(plain) for name in (REFERENCE, VALUE)):
             return None
-        return cls(shape, after, encode, files, is_function)
+        return cls(shape, after, encode, files, is_function, id_of)
 
     def identity(self):
         """Text that is equal for the same call of another process: it names the calls in place of their results."""
@@ -154,9 +156,8 @@ class Template:
 
     @property
     def fits(self):
-        """False if a result that is there has a form that only `encode` can write: a File, or no text for a served model."""
-        there = [one.result() for one in futures_in(self.shape) if one.done()]
-        return not any(_has_file(one) for one in there) and (self.is_function or all(isinstance(one, str) for one in there))
+        """False if a result that is there is no text, and a served model needs one."""
+        return self.is_function or all(isinstance(one.result(), str) for one in futures_in(self.shape) if one.done())
 
     def written(self, call, reference):
         for one in self.needs:
@@ -166,17 +167,17 @@ class Template:
             call.text, call.files = self.encode()
             return call.text, []
 
+        ids = set(self.files)
+
         def part(future):
             if not future.done():
                 return {REFERENCE: reference(future.call)}
-            return {VALUE: _values.encode(future.result())} if self.is_function else future.result()
+            if not self.is_function:
+                return future.result()
+            value, files = _files.numbered(future.result(), self.id_of)
+            ids.update(id for id, _ in files)
+            return {VALUE: _values.encode(value), **({"files": files} if files else {})}
 
-        return _values.to_text(filled(self.shape, part, 0)), [reference(one.call) for one in self.after if not one.done()]
-
-
-def _has_file(value, depth=0):
-    if isinstance(value, _files.File):
-        return True
-    if depth > _files.DEPTH_MAX or type(value) not in (list, tuple, dict):
-        return False
-    return any(_has_file(item, depth + 1) for item in (value.values() if type(value) is dict else value))
+        text = _values.to_text(filled(self.shape, part, 0))
+        call.files = sorted(ids)
+        return text, [reference(one.call) for one in self.after if not one.done()]

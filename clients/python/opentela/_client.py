@@ -198,7 +198,7 @@ class Client(Executor):
             text, more = self._text(bundle, filled(args, _result), filled(kwargs, _result))
             return text, sorted({*files, *more})
 
-        return Template.of({"args": list(args), "kwargs": kwargs}, after, encode, is_ours, files)
+        return Template.of({"args": list(args), "kwargs": kwargs}, after, encode, is_ours, files, id_of=self._sender.file)
 
     def _call(self, bundle, args, kwargs, run):
         text, files = self._text(bundle, args, kwargs)

@@ -100,10 +100,34 @@ def placed(value, depth=0):
     if type(value) is dict:
         if value.keys() == {VALUE}:
             return _values.decode(value[VALUE])
+        if value.keys() == {VALUE, "files"}:
+            return _of_result(_values.decode(value[VALUE]), value["files"])
         if value.keys() == {MARK, "name"}:
             return File(_place_of(value[MARK], value["name"]))
         return {key: placed(item, depth + 1) for key, item in value.items()}
     return type(value)(placed(item, depth + 1) for item in value)
+
+
+def _of_result(value, files):
+    """The result of another call on this node. `files`: the id and the name of each of its files."""
+
+    def file_of(index):
+        if not 0 <= index < len(files):
+            raise FunctionError("a result names a file that it does not have", "unreadable_result")
+        return File(_place_of(*files[index]))
+
+    return _unmarked(value, file_of)
+
+
+def numbered(value, id_of):
+    """A result with a mark in place of each File, and the id and the name of each: what `placed` reads on a node."""
+    files = []
+
+    def index_of(file):
+        files.append([id_of(file), file.name])
+        return len(files) - 1
+
+    return marked(value, index_of), files
 
 
 class Collected:
@@ -146,15 +170,19 @@ def _moved(file, folder, outputs):
     return {"path": path, "name": file.name}
 
 
-def received(value, files, gateway, depth=0):
+def received(value, files, gateway):
     """The result with a File in place of each mark. `files`: those of the response. @raises FunctionError"""
+    return _unmarked(value, lambda index: _result_file(index, files, gateway))
+
+
+def _unmarked(value, file_of, depth=0):
     if depth > DEPTH_MAX or type(value) not in (list, tuple, dict):
         return value
     if type(value) is dict:
         if value.keys() == {MARK, "name"} and type(value[MARK]) is int:
-            return _result_file(value[MARK], files, gateway)
-        return {key: received(item, files, gateway, depth + 1) for key, item in value.items()}
-    return type(value)(received(item, files, gateway, depth + 1) for item in value)
+            return file_of(value[MARK])
+        return {key: _unmarked(item, file_of, depth + 1) for key, item in value.items()}
+    return type(value)(_unmarked(item, file_of, depth + 1) for item in value)
 
 
 def _result_file(index, files, gateway):

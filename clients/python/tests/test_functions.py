@@ -132,6 +132,12 @@ class Files(unittest.TestCase):
                 marked = [{"$file": "file-1", "name": "../../a.csv"}]
                 (found,) = _files.placed(marked)
                 _files.placed(marked)
+                # As the gateway writes the result of another call, here with a tuple, which is pickled.
+                result = {"$otela_value": _values.encode(("a", {"$file": 0, "name": "x"})), "files": [["file-1", "plot.png"]]}
+                title, plot = _files.placed([result])[0]
+                with self.assertRaisesRegex(FunctionError, "names a file that it does not have"):
+                    _files.placed({**result, "files": []})
+            self.assertEqual((title, plot.name), ("a", "plot.png"))
             self.assertEqual(found.name, "a.csv")
             self.assertTrue(found.path.startswith(home + os.sep))
             with open(found) as file:

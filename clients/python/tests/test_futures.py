@@ -6,6 +6,7 @@ import unittest
 from concurrent.futures import Future
 
 import opentela
+from opentela import _files
 from opentela._errors import FunctionError, OtelaError
 from test_sender import Memory
 
@@ -190,6 +191,23 @@ class Held(unittest.TestCase):
         gateway.answers = True
         client.shutdown()
         self.assertEqual(gateway.asked, [[]] * len(gateway.made))
+
+
+    def test_a_file_of_a_result_that_is_there_goes_with_references_to_the_others(self):
+        gateway = Holding()
+        client = at_gateway(gateway)
+        one, two = client.map(same, [1, 2]).futures
+        self.sent(client, gateway, 1)
+        entry = {"id": "file-1", "name": "plot.png", "bytes": 1, "sha256": ""}
+        one.set_result([7, _files.ResultFile(gateway, entry)])
+        client.submit(add, one, two)
+        self.sent(client, gateway, 2)
+        [line] = gateway.of(1)
+        there = {"$otela_value": [7, {"$file": 0, "name": "plot.png"}], "files": [["file-1", "plot.png"]]}
+        self.assertEqual(line["body"]["input"]["args"], [there, {"$result": [0, 1]}])
+        self.assertEqual(line["body"]["files"], ["file-1"])
+        gateway.answers = True
+        client.shutdown(wait=False)
 
 
 class Answers(Memory):

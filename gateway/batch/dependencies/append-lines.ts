@@ -6,7 +6,7 @@ import type { LineResult } from '../../../shared/batch/line-results.ts';
 import type { WaitingLines } from './waiting-lines.ts';
 
 /** A line with its results, or why it cannot have them. */
-export type ResolvedLine = { of: WaitingLine } & ({ text: string; id: string } | { why: string });
+export type ResolvedLine = { of: WaitingLine } & ({ text: string; id: string; files?: string[] } | { why: string });
 
 interface FailedChunk {
   chunk: ChunkState;
@@ -25,6 +25,7 @@ export function appendResolved(
     const resolved = { numbers, ids: group.map(({ id }) => id) };
     const demands = group[0]?.of.demands ?? 0;
     const range = { offset: 0, bytes: text.length, first: numbers[0] ?? 0, lines: group.length, prefix: 0, demands };
+    waiting.addFiles(group.flatMap(({ files = [] }) => files));
     for (const chunk of ledger.append([{ ...range, resolved }])) waiting.setText(chunk.id, text);
   }
   const failed = lines.flatMap((one) => ('why' in one ? [one] : []));

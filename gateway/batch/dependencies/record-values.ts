@@ -14,6 +14,7 @@ export function valuesOf(record: BatchRecord, lines: readonly number[]): LineVal
   const [error] = state.errors;
   return lineValues(
     {
+      batch: spec?.id ?? '',
       endpoint: spec?.endpoint ?? '/v1/chat/completions',
       name: spec?.metadata?.opentela_function ?? state.model ?? spec?.id ?? '',
       chunks: ledger.chunks,

@@ -1,7 +1,8 @@
 /** Gives lines the results of other batches that they need, so that nodes can run them. */
 import { CHUNK_BYTES, CHUNK_LINES, INPUT_MAX_BYTES, LINE_MAX_BYTES } from '../../../shared/batch/batch-input-check.ts';
 import { FUNCTIONS_ENDPOINT } from '../../../shared/batch/function-context.ts';
-import type { LineReference, WaitingLine } from '../../../shared/batch/line-references.ts';
+import { BATCH_OUTPUTS_MAX } from '../../../shared/batch/function-files.ts';
+import type { LineReference, LineValue, WaitingLine } from '../../../shared/batch/line-references.ts';
 import { withResults } from '../../../shared/batch/line-references.ts';
 import { concat } from '../../../shared/collections/concat.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
@@ -12,6 +13,7 @@ import type { BatchRecord } from '../batch-record.ts';
 import type { BatchSpec } from '../batch-spec.ts';
 import { objectOrUnavailable } from '../step-failures.ts';
 import type { ResolvedLine } from './append-lines.ts';
+import { functionValue, newFiles, withLineFiles } from './result-files.ts';
 
 /** How often a batch looks whether the results are there. */
 const LOOK_MS = 1_000;
@@ -63,24 +65,29 @@ async function resolveGroup(options: ResolveOptions, lines: readonly WaitingLine
   if (values === undefined) return first === undefined ? [] : [{ of: first, why: TOO_LARGE }];
   const { env, spec, record } = options;
   let room = INPUT_MAX_BYTES - record.waiting.textBytes;
+  const added = new Set<string>();
+  const filesRoom = BATCH_OUTPUTS_MAX - record.waiting.fileCount;
   const resolved: ResolvedLine[] = [];
   for (const of of lines) {
     const text = await readLine(storeOf(env), spec.inputFileId, of);
     const made = resolvedLine(spec, of, text, values);
     room -= 'text' in made ? made.text.length : 0;
-    resolved.push(room < 0 ? { of, why: TOO_LARGE } : made);
+    for (const id of newFiles(made, record.waiting)) added.add(id);
+    resolved.push(room < 0 ? { of, why: TOO_LARGE } : added.size > filesRoom ? { of, why: TOO_MANY_FILES } : made);
   }
   return resolved;
 }
 
 const TOO_LARGE = 'The results that it needs are too large.';
+const TOO_MANY_FILES = 'The results that it needs have too many files.';
 
-type Values = ReadonlyMap<string, { value: string } | { why: string }>;
+type Value = Omit<Extract<LineValue, { value: string }>, 'line'>;
+type Values = ReadonlyMap<string, Value | { why: string }>;
 const keyOf = ([batch, line]: LineReference) => `${batch}/${line}`;
 
 /** @returns undefined if they have more than VALUES_BYTES */
 async function valuesOf({ env, spec }: ResolveOptions, lines: readonly WaitingLine[]): Promise<Values | undefined> {
-  const values = new Map<string, { value: string } | { why: string }>();
+  const values = new Map<string, Value | { why: string }>();
   let room = VALUES_BYTES;
   for (const [index, id] of (spec.after ?? []).entries()) {
     const needed = new Set(
@@ -107,19 +114,25 @@ function resolvedLine({ endpoint }: BatchSpec, of: WaitingLine, text: string, va
     if (found === undefined || 'why' in found) return { of, why: found?.why ?? 'It needs a line that does not exist.' };
   }
   let why: string | undefined;
-  const made = withResults(text, (need) => {
+  const files = new Set<string>();
+  const filled = withResults(text, (need) => {
     const found = values.get(keyOf(need));
-    const value = found !== undefined && 'value' in found ? found.value : 'null';
-    if (endpoint === FUNCTIONS_ENDPOINT) return `{"$otela_value":${value}}`;
+    const { value, files: written = [] } = found !== undefined && 'value' in found ? found : { value: 'null' };
+    if (endpoint === FUNCTIONS_ENDPOINT) {
+      for (const { id } of written) files.add(id);
+      return functionValue(value, written);
+    }
     // An engine would refuse anything else, or read it in its own way.
     if (!value.startsWith('"')) why = 'A served model takes texts, and a result that it needs is not a text.';
     return value;
   });
   if (why !== undefined) return { of, why };
+  const made = withLineFiles(filled, files);
+  if (made === undefined) return { of, why: TOO_MANY_FILES };
   if (made.length > LINE_MAX_BYTES / 2 && new TextEncoder().encode(made).length > LINE_MAX_BYTES)
     return { of, why: TOO_LARGE };
   const { custom_id: id } = (tryParseJson(text) ?? {}) as { custom_id?: unknown };
-  return { of, text: made, id: String(id) };
+  return { of, text: made, id: String(id), ...(files.size > 0 && { files: [...files] }) };
 }
 
 async function readLine(store: FileStore, input: string, { offset, bytes }: WaitingLine): Promise<string> {

@@ -10,6 +10,7 @@ const ROW_BYTES = 1_000_000;
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS waiting (line INTEGER PRIMARY KEY, row TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS resolved (chunk INTEGER NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (chunk, number)) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS result_file (id TEXT PRIMARY KEY) WITHOUT ROWID;
 `;
 
 export class WaitingLines {
@@ -69,6 +70,20 @@ export class WaitingLines {
     return concat(pieces.map(({ bytes }) => new Uint8Array(bytes)));
   }
 
+  /** Lets nodes that run lines of the batch read files of results. */
+  addFiles(ids: readonly string[]): void {
+    for (const id of ids) this.#storage.sql.exec('INSERT OR IGNORE INTO result_file (id) VALUES (?)', id);
+  }
+
+  hasFile(id: string): boolean {
+    return this.#storage.sql.exec('SELECT id FROM result_file WHERE id = ?', id).toArray().length > 0;
+  }
+
+  /** Number of files that lines got with results. */
+  get fileCount(): number {
+    return this.#storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM result_file').one().n;
+  }
+
   /** Bytes of all stored texts. */
   get textBytes(): number {
     const query = 'SELECT coalesce(sum(length(bytes)), 0) AS bytes FROM resolved';
@@ -78,6 +93,7 @@ export class WaitingLines {
   forget(): void {
     this.#storage.sql.exec('DELETE FROM waiting');
     this.#storage.sql.exec('DELETE FROM resolved');
+    this.#storage.sql.exec('DELETE FROM result_file');
     this.#lines = undefined;
   }
 }

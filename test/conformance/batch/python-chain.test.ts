@@ -95,3 +95,39 @@ if __name__ == "__main__":
   // Existing results are found again. Only the call that failed is tried again.
   expect([countOf('ran-prompt-0'), countOf('ran-prompt-1'), countOf('ran-measure')]).toEqual([1, 1, 2]);
 });
+
+const FILES = `
+import os, sys, time, opentela
+@opentela.function
+def draw(folder, n):
+    while not os.path.exists(os.path.join(folder, "gate")):
+        time.sleep(0.05)
+    with open("plot.txt", "w") as file:
+        file.write("x" * n)
+    return "title", opentela.File("plot.txt")
+@opentela.function
+def read(drawn, table):
+    title, plot = drawn
+    return title, os.path.basename(plot), open(plot).read(), open(table).read()
+if __name__ == "__main__":
+    client = opentela.Client()
+    drawn = client.submit(draw, sys.argv[1], 3)
+    found = client.submit(read, drawn, opentela.File(__file__))
+    if not os.path.exists(os.path.join(sys.argv[1], "gate")):
+        client._sender.flush()
+        os.kill(os.getpid(), 9)
+    title, name, text, script = found.result()
+    print(title, name, text, script == open(__file__).read())
+`;
+
+it('a file that a call wrote reaches the call that needs it although the script was killed', async () => {
+  const at = await place();
+  await expect(at.script(FILES)).rejects.toMatchObject({ signal: 'SIGKILL' });
+  writeFileSync(join(at.directory, 'gate'), '');
+  const batches = await eventually('both batches have ended', 60_000, async () => {
+    const { data } = await at.client.batches.list();
+    return data.every(({ status }) => status === 'completed') ? data : undefined;
+  });
+  expect(batches.map(({ request_counts: counts }) => counts?.completed)).toEqual([1, 1]);
+  expect(await at.script(FILES)).toBe('title plot.txt xxx True');
+});

@@ -9,6 +9,7 @@ import { addDependencies, readAfter } from '../../../gateway/batch/dependencies/
 import { Dependents } from '../../../gateway/batch/dependencies/dependents.ts';
 import { progressOf, valuesOf } from '../../../gateway/batch/dependencies/record-values.ts';
 import { resolveLines } from '../../../gateway/batch/dependencies/resolve-lines.ts';
+import { outputFileId } from '../../../gateway/batch/output-file-id.ts';
 import { outputLines } from '../../../gateway/batch/output-lines.ts';
 import type { Env } from '../../../gateway/env.ts';
 import type { FileStore } from '../../../gateway/files/file-store.ts';
@@ -78,7 +79,7 @@ interface Chain {
 /** A batch of three lines, and another with lines that need their results. Each step reads what the last one stored. */
 async function chain(
   name: string,
-  inputs: readonly { input: unknown; after?: unknown }[],
+  inputs: readonly { input: unknown; files?: readonly string[]; after?: unknown }[],
   endpoint: typeof FUNCTIONS | typeof CHAT = FUNCTIONS,
 ): Promise<Chain> {
   const first = <T>(act: (record: BatchRecord) => T) => inObject(`first of ${name}`, act);
@@ -91,12 +92,15 @@ async function chain(
     return granted?.lease.epoch ?? 0;
   });
   const lines = inputs
-    .map(({ input, ...more }, i) =>
+    .map(({ input, files, ...more }, i) =>
       JSON.stringify({
         custom_id: `line-${i}`,
         method: 'POST',
         url: endpoint,
-        body: endpoint === CHAT ? { model: 'm', messages: [{ role: 'user', content: input }] } : { model: 'm', input },
+        body:
+          endpoint === CHAT
+            ? { model: 'm', messages: [{ role: 'user', content: input }] }
+            : { model: 'm', input, ...(files && { files }) },
         ...more,
       }),
     )
@@ -222,6 +226,77 @@ test('the files of a batch have each line once, under its own id, also if it end
   expect(parsed.map((line) => [line.custom_id, line.id]).sort()).toEqual(
     [0, 1, 2, 3].map((n) => [`line-${n}`, `batch_req_second00000${n}`]),
   );
+});
+
+const SHA256 = 'ab'.repeat(32);
+
+/** A result with files of the batch `of`. */
+function withFiles(line: number, of: string, names: readonly string[]): LineResult {
+  const files = names.map((name, i) => {
+    const sha256 = `${SHA256.slice(2)}${i.toString(16).padStart(2, '0')}`;
+    return { id: outputFileId(of, sha256), name, bytes: 3, sha256 };
+  });
+  const marks = files.map(({ name }, i) => ({ $file: i, name }));
+  const body = { object: 'otela.function.output', model: 'm', output: marks, files };
+  return { ...output(line, 0), body: JSON.stringify(body) };
+}
+
+const idsOf = (result: LineResult) =>
+  (JSON.parse(result.body) as { files: { id: string }[] }).files.map((file) => file.id);
+
+test('a line gets the files of its results beside its own, and nodes that run it may read them', async () => {
+  const inputs = [{ input: { args: [R(0), R(0)] }, files: ['file-own'] }, { input: R(1) }];
+  const { commit, step, second } = await chain('result files', inputs);
+  const [plots, table] = [withFiles(0, 'batch_first', ['a.png', 'b.png']), withFiles(1, 'batch_first', ['a.png'])];
+  await commit(plots, table, output(2, 0));
+  const ids = idsOf(plots);
+  const value = {
+    $otela_value: [
+      { $file: 0, name: 'a.png' },
+      { $file: 1, name: 'b.png' },
+    ],
+    files: [
+      [ids[0], 'a.png'],
+      [ids[1], 'b.png'],
+    ],
+  };
+  const bodies = (await step()).flatMap((text) => text.split('\n').map((line) => JSON.parse(line).body));
+  expect(bodies).toEqual([
+    { model: 'm', input: { args: [value, value] }, files: ['file-own', ...ids] },
+    {
+      model: 'm',
+      input: { $otela_value: [{ $file: 0, name: 'a.png' }], files: [[ids[0], 'a.png']] },
+      files: [ids[0]],
+    },
+  ]);
+  const readable = await second(({ waiting }) =>
+    [...ids, 'file-own', outputFileId('batch_first', SHA256)].map((one) => waiting.hasFile(one)),
+  );
+  expect(readable).toEqual([true, true, false, false]);
+});
+
+test('a result cannot give other lines a file that its batch did not write', async () => {
+  const { commit, step, second } = await chain('foreign files', [{ input: R(0) }, { input: R(1) }, { input: R(2) }]);
+  const foreign = withFiles(0, 'batch_of_another_owner', ['a.png']);
+  const odd = { ...output(1, 0), body: '{"output":{"$file":0,"name":"a"},"files":[{"id":"file-1","name":"../a"}]}' };
+  await commit(foreign, odd, withFiles(2, 'batch_first', ['a.png']));
+  expect((await step()).map((text) => JSON.parse(text).custom_id)).toEqual(['line-2']);
+  expect(await second((record) => valuesOf(record, [0, 1]))).toMatchObject([
+    { why: expect.stringContaining('no value that another call can get') },
+    { why: expect.stringContaining('no value that another call can get') },
+  ]);
+  expect(await second(({ waiting }) => waiting.hasFile(idsOf(foreign)[0] ?? ''))).toBe(false);
+});
+
+test('a line with its results has at most 64 files', async () => {
+  const names = Array.from({ length: 60 }, (_, i) => `${i}.png`);
+  const files = Array.from({ length: 5 }, (_, i) => `file-${i}`);
+  const { commit, step, second } = await chain('many files', [{ input: R(0), files }, { input: R(0) }]);
+  await commit(withFiles(0, 'batch_first', names), output(1, 0), output(2, 0));
+  expect((await step()).map((text) => JSON.parse(text).custom_id)).toEqual(['line-1']);
+  expect(await second((record) => valuesOf(record, [0]))).toMatchObject([
+    { why: 'The results that it needs have too many files.' },
+  ]);
 });
 
 test('a served model gets texts alone', async () => {
