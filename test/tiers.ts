@@ -74,6 +74,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'batch/batch-engine-faults': 'engines that break in the middle of lines; batch/batch-edge-cases has the answers',
     'batch/functions': 'functions in processes; agent/batch/functions have the rules',
     'batch/python-function': 'functions in Python',
+    'batch/python-examples': 'three scripts, before and after they were moved; python-function has their rules',
     'cold-models': 'waits for models that start; gateway/queue and gateway/factory have the rules',
     waiting: 'engines that are silent for 20 s',
     peers: 'gateways beside each other by the minute',

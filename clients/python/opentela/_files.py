@@ -39,6 +39,9 @@ class File(os.PathLike):
     def __fspath__(self):
         return self.path
 
+    def __str__(self):
+        return self.path
+
     def __repr__(self):
         return f"File({self.path!r})"
 
@@ -77,6 +80,9 @@ class ResultFile(File):
 
     def __repr__(self):
         return f"File({self.name!r}, {self.bytes} bytes)"
+
+    # A message that names the file does not download it.
+    __str__ = __repr__
 
     def digest(self):
         return self.sha256
