@@ -1,4 +1,5 @@
 /** Opens what runs users' functions on this node. */
+import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inBackground } from '../../shared/timing/in-background.ts';
@@ -11,6 +12,7 @@ import { LoadedFunctions } from '../batch/functions/loaded-functions.ts';
 import type { FunctionsConfig } from '../config/functions-config.ts';
 import { nvidiaDeviceNames } from '../host/nvidia-gpus.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
+import { packedFormat, unpackEnvironment } from '../weights/environment/unpack-archive.ts';
 import type { BatchService } from './agent-parts.ts';
 import type { AgentWeights } from './agent-weights.ts';
 import type { Session } from './session/session.ts';
@@ -67,7 +69,7 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
   const loadedMax = functions.loadedMax ?? Math.max(1, gpus.length);
   const bounds = { installMs: limits.loadMs, memoryBytes: limits.memoryBytes };
   const { packages: directory } = functions;
-  const packages = new FunctionPackages({ directory, env, run, limits: bounds, store: storeOf, log });
+  const packages = new FunctionPackages({ directory, env, run, limits: bounds, store: storeOf, unpack, log });
   const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox, weights: storeOf, log });
   inBackground('functions', starter.warm(), log);
   const host = new LoadedFunctions({ starter, loadedMax, gpus, temporary, now: () => performance.now(), log });
@@ -82,6 +84,20 @@ async function openRunner(options: FunctionsOptions): Promise<FunctionRunner | u
     interactive,
     log,
   });
+}
+
+/** Maximum bytes of an unpacked environment. */
+const ENVIRONMENT_MAX_BYTES = 64 * 2 ** 30;
+
+/** Unpacks the environment of a function. @throws WeightsError */
+async function unpack(archive: string, directory: string, signal: AbortSignal): Promise<void> {
+  const format = await packedFormat(archive);
+  if (format === 'image') throw new Error('it is an image: pack it with conda-pack, as .tar.zst or .tar.gz');
+  await mkdir(directory, { mode: 0o700 });
+  const room = async (bytes: number) => {
+    if (bytes > ENVIRONMENT_MAX_BYTES) throw new Error(`it has more than ${ENVIRONMENT_MAX_BYTES} bytes`);
+  };
+  await unpackEnvironment({ path: archive, format, directory, room, signal });
 }
 
 /**

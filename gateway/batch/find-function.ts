@@ -3,6 +3,7 @@
  * checked.
  */
 import { and, eq, inArray } from 'drizzle-orm';
+import * as z from 'zod';
 import type { BatchError } from '../../shared/batch/batch-line.ts';
 import {
   contextMessage,
@@ -10,6 +11,7 @@ import {
   FUNCTIONS_ENDPOINT,
   readFunctionName,
 } from '../../shared/batch/function-context.ts';
+import { environmentFilesSchema } from '../../shared/batch/function-files.ts';
 import { declaredSecrets } from '../../shared/batch/function-secret.ts';
 import { hex } from '../../shared/lattice/byte-codec.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
@@ -49,12 +51,15 @@ export async function functionOf(
   if (code === undefined) return failure('The file of the function was deleted, or is not UTF-8.');
   const sha256 = hash(code);
   const context = hash(contextMessage(owner, sha256, asks.name));
-  const secrets = declaredSecrets(tryParseJson(code));
+  const bundle = tryParseJson(code);
+  const secrets = declaredSecrets(bundle);
   const stored = new Set((secrets.length === 0 ? [] : await secretNames(env, owner)).map(({ name }) => name));
   const missing = secrets.find((name) => !stored.has(name));
   if (missing !== undefined)
     return failure(`The function declares the secret ${missing}, which is not stored: otela secrets set ${missing}.`);
-  const unknown = await unknownFile(env, owner, named);
+  const pieces = bundleSchema.safeParse(bundle).data?.environment_files ?? [];
+  const read = [...new Set([...named, ...pieces])];
+  const unknown = await unknownFile(env, owner, read);
   if (unknown !== undefined)
     return {
       ...failure(`There is no file ${unknown} with the purpose 'user_data' or 'batch_output' here.`),
@@ -65,10 +70,13 @@ export async function functionOf(
     sha256,
     code,
     ...(secrets.length > 0 && { secrets }),
-    ...(named.length > 0 && { files: [...named] }),
+    ...(read.length > 0 && { files: read }),
   };
   return asks.name === undefined ? found : { ...found, name: asks.name };
 }
+
+/** The member of a bundle that names files. A bundle with an invalid one reads none, and nodes refuse it. */
+const bundleSchema = z.object({ environment_files: environmentFilesSchema });
 
 /** Maximum ids in one query: D1 allows 100 parameters. */
 const IDS_PER_QUERY = 90;

@@ -2,6 +2,9 @@
 import * as z from 'zod';
 
 const FILE_ID = /^file-[A-Za-z0-9_-]{1,64}$/;
+/** Maximum pieces of a function's packed environment, and maximum bytes of each. */
+export const ENVIRONMENT_PIECES_MAX = 256;
+export const ENVIRONMENT_PIECE_BYTES = 64 * 1024 * 1024;
 /** Maximum files of one line, and of all lines of a batch together. */
 export const LINE_FILES_MAX = 64;
 export const BATCH_FILES_MAX = 1_000;
@@ -24,6 +27,9 @@ export type OutputFile = z.infer<typeof outputFileSchema>;
 export function isOutputName(name: string): boolean {
   return OUTPUT_NAME.test(name);
 }
+
+/** Ids of the files with the pieces of a function's packed environment, in their order. */
+export const environmentFilesSchema = z.array(z.string().regex(FILE_ID)).min(1).max(ENVIRONMENT_PIECES_MAX);
 
 /** The files that a line names; undefined: its `files` is not a list of their ids. */
 export function readLineFiles(files: unknown): string[] | undefined {

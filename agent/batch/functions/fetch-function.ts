@@ -7,6 +7,10 @@ import { type FunctionOptions, readFunctionOptions } from './function-options.ts
 import type { FunctionCode } from './function-starter.ts';
 import type { FunctionLease } from './leased-lines.ts';
 import type { LoadedFunctions } from './loaded-functions.ts';
+import type { CopyFile } from './staged-files.ts';
+
+/** Maximum duration of a transfer of one piece of a packed environment. */
+const PIECE_WITHIN_MS = 600_000;
 
 interface FetchOptions {
   gateway: BatchGatewayClient;
@@ -23,7 +27,7 @@ export async function fetchFunction(options: FetchOptions): Promise<FunctionCode
   // owner's function.
   if (context !== hash(contextMessage(owner, sha256, name)))
     throw new Error('the context in the request does not belong to the function');
-  const code = await withSecrets(host.stored(context) ?? (await download(options)), options);
+  const code = withEnvironment(await withSecrets(host.stored(context) ?? (await download(options)), options), options);
   host.store(code);
   return code;
 }
@@ -41,6 +45,16 @@ async function download({ gateway, lease, signal }: FetchOptions): Promise<Funct
 async function withSecrets(code: FunctionCode, { gateway, lease, signal }: FetchOptions): Promise<FunctionCode> {
   if (code.options instanceof Error || (code.options.secrets ?? []).length === 0) return code;
   return { ...code, secrets: await gateway.functionSecrets(lease, signal) };
+}
+
+/** The pieces of the environment are read with a lease that is valid now. */
+function withEnvironment(code: FunctionCode, { gateway, lease }: FetchOptions): FunctionCode {
+  if (code.options instanceof Error) return code;
+  const { environment: sha256, environmentFiles: pieces } = code.options;
+  if (sha256 === undefined || pieces === undefined) return code;
+  const copy: CopyFile = (id, path, most) =>
+    gateway.file(lease, { id, path, most }, AbortSignal.timeout(PIECE_WITHIN_MS));
+  return { ...code, environment: { sha256, pieces, copy } };
 }
 
 function optionsOf(code: string): FunctionOptions | Error {

@@ -1,5 +1,6 @@
 /** What a packed function declares about its processes; see clients/python. */
 import * as z from 'zod';
+import { environmentFilesSchema } from '../../../shared/batch/function-files.ts';
 import { DECLARED_SECRETS_MAX, SECRET_NAME } from '../../../shared/batch/function-secret.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 
@@ -28,6 +29,11 @@ const optionsSchema = z.object({
     .string()
     .regex(/^3\.\d{1,2}$/)
     .exactOptional(),
+  /** SHA-256 of a packed environment with Python, in place of packages. */
+  environment: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .exactOptional(),
   weights: z.array(repository).max(DECLARED_MAX).default([]),
   gpus: z.int().min(0).max(GPUS_MAX).exactOptional(),
   memory_bytes: z.int().positive().exactOptional(),
@@ -39,9 +45,16 @@ const optionsSchema = z.object({
   keep_s: z.number().min(0).max(KEEP_MAX_S).exactOptional(),
   timeout_s: z.number().positive().max(TIMEOUT_MAX_S).exactOptional(),
 });
-export type FunctionOptions = z.infer<typeof optionsSchema>;
+const bundleSchema = z.object({
+  opentela_function: z.literal(1),
+  options: optionsSchema,
+  environment_files: environmentFilesSchema.exactOptional(),
+});
 
-const bundleSchema = z.object({ opentela_function: z.literal(1), options: optionsSchema });
+export interface FunctionOptions extends z.infer<typeof optionsSchema> {
+  /** Ids of the gateway's files with the pieces of the packed environment. */
+  environmentFiles?: readonly string[];
+}
 
 const NONE: FunctionOptions = { requirements: [], weights: [], batch_size: 'auto' };
 
@@ -50,7 +63,10 @@ export function readFunctionOptions(code: string): FunctionOptions {
   const value = code.startsWith('{') ? tryParseJson(code) : undefined;
   if (typeof value !== 'object' || value === null || !('opentela_function' in value)) return NONE;
   const { data, error } = bundleSchema.safeParse(value);
-  if (data !== undefined) return data.options;
+  if (data !== undefined) {
+    const { options, environment_files: environmentFiles } = data;
+    return environmentFiles === undefined ? options : { ...options, environmentFiles };
+  }
   const [issue] = error.issues;
   throw new Error(`the function declares something that this node cannot read: ${issue?.path.join('.')}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Installs the packages that functions declare, once for each owner and set of packages: once in a cluster if its
- * nodes store weights, otherwise once on each node.
+ * Installs the packages or the environment that functions declare, once for each owner and set of packages: once in a
+ * cluster if its nodes store weights, otherwise once on each node.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
@@ -9,6 +9,7 @@ import { errorText } from '../../../shared/text/error-text.ts';
 import { childEnvironment } from '../../host/child-environment.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { runBounded } from './bounded-command.ts';
+import { installEnvironment, type PackedEnvironment, type Unpack } from './function-environments.ts';
 import type { Interpreter } from './python-interpreter.ts';
 
 interface PackagesOptions {
@@ -19,19 +20,19 @@ interface PackagesOptions {
   limits: { installMs: number; memoryBytes: number };
   /** Returns the store of weights of this node; undefined: it has none. */
   store(): PackageStore | undefined;
+  /** Unpacks an environment. */
+  unpack: Unpack;
   log(line: string): void;
 }
 
 export interface PackageStore {
   /** Returns the packages with this digest, from other nodes if they have them. They stay until `release` is called. */
-  packages(
-    digest: string,
-    withinMs: number,
-    install: (directory: string, signal: AbortSignal) => Promise<void>,
-  ): Promise<Installed>;
+  packages(digest: string, withinMs: number, install: Install): Promise<Installed>;
 }
 
-interface Installed {
+type Install = (directory: string, signal: AbortSignal) => Promise<void>;
+
+export interface Installed {
   directory: string;
   /** Call when no process uses the directory any more. */
   release(): void;
@@ -92,18 +93,37 @@ export class FunctionPackages {
     const digest = createHash('sha256')
       .update(JSON.stringify([owner, version, platform, names]))
       .digest('hex');
+    return this.#provide(digest, (directory) => this.#installInto(directory, names, interpreter));
+  }
+
+  /**
+   * Returns a directory in which the environment is unpacked; see `pythonIn`.
+   * @param owner owners never share environments
+   * @throws PackagesError
+   */
+  environment(owner: string, packed: PackedEnvironment): Promise<Installed> {
+    const digest = createHash('sha256')
+      .update(JSON.stringify([owner, 'environment', packed.sha256]))
+      .digest('hex');
+    return this.#provide(digest, async (directory, signal) => {
+      const { limits, log, unpack } = this.#options;
+      const began = performance.now();
+      const ends = AbortSignal.any([signal, this.#stop.signal, AbortSignal.timeout(limits.installMs)]);
+      await installEnvironment(packed, directory, unpack, ends).catch((error: unknown) => {
+        throw new PackagesError(`the function's environment cannot be unpacked on this node: ${errorText(error)}`);
+      });
+      log(`functions: unpacked an environment in ${((performance.now() - began) / 1_000).toFixed(1)} s`);
+    });
+  }
+
+  async #provide(digest: string, install: Install): Promise<Installed> {
     const store = this.#options.store();
-    if (store === undefined) return { directory: await this.#prepareHere(digest, names, interpreter), release() {} };
-    return this.#shared(store, digest, names, interpreter);
+    if (store === undefined) return { directory: await this.#prepareHere(digest, install), release() {} };
+    return this.#shared(store, digest, install);
   }
 
   /** The packages stay in the store until the last process that uses them has ended. */
-  async #shared(
-    store: PackageStore,
-    digest: string,
-    names: readonly string[],
-    interpreter: Interpreter,
-  ): Promise<Installed> {
+  async #shared(store: PackageStore, digest: string, install: Install): Promise<Installed> {
     this.#users.set(digest, (this.#users.get(digest) ?? 0) + 1);
     const leave = () => {
       const users = (this.#users.get(digest) ?? 1) - 1;
@@ -113,9 +133,7 @@ export class FunctionPackages {
     };
     try {
       const { installMs } = this.#options.limits;
-      const installed = await store.packages(digest, installMs, (directory) =>
-        this.#installInto(directory, names, interpreter),
-      );
+      const installed = await store.packages(digest, installMs, install);
       return { directory: installed.directory, release: () => leave() && installed.release() };
     } catch (error) {
       leave();
@@ -123,12 +141,12 @@ export class FunctionPackages {
     }
   }
 
-  async #prepareHere(digest: string, names: readonly string[], interpreter: Interpreter): Promise<string> {
+  async #prepareHere(digest: string, install: Install): Promise<string> {
     const path = join(this.#options.directory, digest.slice(0, KEY_CHARS));
     if (!isDirectory(path)) {
       let running = this.#running.get(path);
       if (running === undefined) {
-        running = this.#install(path, names, interpreter).finally(() => this.#running.delete(path));
+        running = this.#install(path, install).finally(() => this.#running.delete(path));
         this.#running.set(path, running);
       }
       await running;
@@ -142,11 +160,11 @@ export class FunctionPackages {
     this.#stop.abort();
   }
 
-  async #install(path: string, names: readonly string[], interpreter: Interpreter): Promise<void> {
+  async #install(path: string, install: Install): Promise<void> {
     const partial = `${path}.partial-${randomUUID()}`;
     try {
       mkdirSync(partial, { recursive: true, mode: 0o700 });
-      await this.#installInto(partial, names, interpreter);
+      await install(partial, this.#stop.signal);
       putInPlace(partial, path);
     } finally {
       rmSync(partial, { recursive: true, force: true });

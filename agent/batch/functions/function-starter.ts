@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { errorText } from '../../../shared/text/error-text.ts';
 import { cacheFolder, parseSource, sourceText } from '../../../shared/weights/weights-source.ts';
 import type { RunTool } from '../../host/run-tool.ts';
+import { type PackedEnvironment, pythonIn } from './function-environments.ts';
 import type { FunctionOptions } from './function-options.ts';
-import type { FunctionPackages, PackageStore } from './function-packages.ts';
+import type { FunctionPackages, Installed, PackageStore } from './function-packages.ts';
 import { type FunctionLimits, FunctionProcess } from './function-process.ts';
 import type { FunctionSandbox } from './function-sandbox.ts';
 import { findInterpreter, type Interpreter } from './python-interpreter.ts';
@@ -20,6 +21,8 @@ export interface FunctionCode {
   owner: string;
   /** Parsed from the code; or why it cannot be parsed. */
   options: FunctionOptions | Error;
+  /** The environment that it declares in place of packages, with which its processes run. */
+  environment?: PackedEnvironment;
   /** Values of the secrets that it declares, as the gateway last sent them. Absent: it declares none. */
   secrets?: Readonly<Record<string, string>>;
 }
@@ -74,6 +77,15 @@ export class UnsuitableNodeError extends LoadError {
   }
 }
 
+/** What a process runs with. */
+interface Software extends Pick<Interpreter, 'executable' | 'prefixes'> {
+  /** What was installed for it. Undefined: nothing. */
+  directory: string | undefined;
+  /** Where Python finds the declared packages. */
+  packages?: string | undefined;
+  release(): void;
+}
+
 interface PreparedWeights {
   env: Env;
   /** The directories of the repositories that the function declares. */
@@ -100,41 +112,58 @@ export class FunctionStarter {
    * @throws LoadError
    */
   async start(code: FunctionCode, gpus: readonly string[] | undefined): Promise<FunctionProcess> {
-    const { temporary, packages, sandbox, log } = this.#options;
+    const { temporary, sandbox, log } = this.#options;
     const limits = this.#limitsOf(code);
     const options = code.options instanceof Error ? undefined : code.options;
-    const interpreter = await this.#interpreter(options?.python);
-    if (typeof interpreter === 'string') throw new UnsuitableNodeError(interpreter);
-    const installed = await packages
-      .prepare(code.owner, options?.requirements ?? [], interpreter)
-      .catch((error: unknown) => {
-        throw new LoadError(error instanceof Error ? error.message : String(error));
-      });
+    const installed = await this.#install(code, options).catch((error: unknown) => {
+      if (error instanceof LoadError) throw error;
+      throw new LoadError(error instanceof Error ? error.message : String(error));
+    });
     try {
       const { secrets = {} } = code;
       const { env, folders } = await this.#withWeights(options?.weights ?? [], secrets[HUB_TOKEN]);
-      const { executable, prefixes } = interpreter;
+      const { executable, prefixes } = installed;
       const store = this.#options.weights()?.directory;
       const read = readPaths(this.#options.env).filter((path) => path !== store);
       const files = new StagedFiles(temporary);
-      const shown = [executable, ...prefixes, ...read, ...folders, files.directory, ...optional(installed?.directory)];
+      const shown = [executable, ...prefixes, ...read, ...folders, files.directory, ...optional(installed.directory)];
       return new FunctionProcess({
         limits: { ...limits, python: executable },
+        // The PATH stays that of the agent: it also finds the programs that make the sandbox.
         env: gpus === undefined ? env : { ...env, CUDA_VISIBLE_DEVICES: gpus.join(',') },
         secrets,
         files,
-        packages: installed?.directory,
+        packages: installed.packages,
         temporary,
         code: code.code,
         name: code.name,
         ...(sandbox && { wrap: (command, directory) => sandbox.wrap(command, { directory, shown }) }),
-        onEnd: () => installed?.release(),
+        onEnd: () => installed.release(),
         log,
       });
     } catch (error) {
-      installed?.release();
+      installed.release();
       throw error;
     }
+  }
+
+  /** Installs what the function declares: its environment, or the packages for this node's Python. @throws Error */
+  async #install(code: FunctionCode, options: FunctionOptions | undefined): Promise<Software> {
+    const { packages } = this.#options;
+    if (options?.environment !== undefined) {
+      if (code.environment === undefined) throw new LoadError('the function names no files of its environment');
+      const { directory, release } = await packages.environment(code.owner, code.environment);
+      const executable = await pythonIn(directory);
+      if (executable !== undefined) return { executable, prefixes: [directory], directory, release };
+      release();
+      throw new LoadError('the environment has no bin/python: pack it with conda-pack, or as docs/functions.md says');
+    }
+    const interpreter = await this.#interpreter(options?.python);
+    if (typeof interpreter === 'string') throw new UnsuitableNodeError(interpreter);
+    const installed = await packages.prepare(code.owner, options?.requirements ?? [], interpreter);
+    const { executable, prefixes } = interpreter;
+    const { directory, release = () => {} }: Partial<Installed> = installed ?? {};
+    return { executable, prefixes, directory, packages: directory, release };
   }
 
   /** @returns the interpreter of the declared version, or why there is none */

@@ -22,6 +22,7 @@ import zipfile
 import zlib
 
 from . import _values
+from ._environment import environment_at
 from ._errors import OtelaError
 from ._function import Function
 
@@ -39,6 +40,10 @@ class Bundle:
 
     def __init__(self, function, parts, modules):
         self.function, self.modules = function, modules
+        path = function.options.get("environment")
+        self.environment = None if path is None else environment_at(path)
+        if self.environment:
+            parts = {**parts, "options": {**parts["options"], "environment": self.environment.sha256}}
         own = _json(parts)
         self.context = hashlib.sha256(own.encode()).hexdigest()
         self.name = parts["name"]
@@ -48,6 +53,13 @@ class Bundle:
                 f"{self.name} with its modules has {len(self.text)} bytes, and at most {BYTES_MAX} are possible: "
                 "name packages in requirements=[...], and load data in load()"
             )
+
+
+    def text_with(self, stored):
+        """The text, with the ids of the environment's pieces. `stored`: as of Environment.ids."""
+        if self.environment is None:
+            return self.text
+        return _json({**json.loads(self.text), "environment_files": self.environment.ids(stored)})
 
 
 def _json(value):

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import re
 import threading
 
@@ -50,7 +51,7 @@ def whole(value, name, least, most):
     return value
 
 
-def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None, keep=None):
+def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None, keep=None, environment=None):
     """The options as a node reads them. They are part of the context: other options are another context."""
     found = {}
     if requirements is not None:
@@ -59,6 +60,11 @@ def declared(requirements, python, weights, gpus, vram, memory, require, batch_s
         if not re.fullmatch(r"3\.\d{1,2}", str(python)):
             raise OtelaError(f'python={python!r} must be a version such as "3.12"')
         found["python"] = str(python)
+    if environment is not None:
+        if requirements is not None or python is not None:
+            raise OtelaError("environment= has its own Python and packages: leave out requirements= and python=")
+        # A path, which the client replaces by the hash of the archive. On a node there is no such file.
+        found["environment"] = os.fspath(environment)
     if weights is not None:
         found["weights"] = texts(weights, "weights")
     if gpus is not None:
@@ -163,12 +169,14 @@ def function(
     timeout=None,
     secrets=None,
     keep=None,
+    environment=None,
 ):
     """Marks a function that nodes can run.
 
     load: makes the state that stays in memory between calls; the function gets it as its first argument.
     context: keyword arguments of load().
     requirements: packages as pip names them. python: version, as "3.12".
+    environment: in place of both, the path of an archive of conda-pack, .tar.zst, .tar.gz or .tar.
     weights: repositories of the hub, as "Qwen/Qwen3-8B@REVISION".
     gpus: GPUs of each process. vram: memory of each GPU, as "40 GiB". memory: main memory. require: as the header x-otela-require.
     batch_size: the function takes a list of up to so many inputs and returns as many results; "auto": calls grow until one takes a second.
@@ -176,7 +184,7 @@ def function(
     keep: seconds, or text as "2h", for which a process without calls stays loaded; default: 10 minutes.
     secrets: names of secrets that `otela secrets set` stored, as "HF_TOKEN". Its processes, and no others, get them as variables.
     """
-    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets, keep)
+    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets, keep, environment)
 
     def mark(infer):
         if not callable(infer):

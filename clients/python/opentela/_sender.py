@@ -261,9 +261,9 @@ class Sender:
         """How lines name the function. It is uploaded once."""
         if call.bundle is None or isinstance(call.bundle, Served):
             return call.model
-        bundle = call.bundle
-        digest = hashlib.sha256(bundle.text.encode()).hexdigest()
-        return f"function:{self._stored(f'function-{digest[:32]}', '.json', bundle.text.encode)}"
+        text = call.bundle.text_with(self._stored)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return f"function:{self._stored(f'function-{digest[:32]}', '.json', text.encode)}"
 
     def file(self, file):
         """The id of a File at the gateway. The same content is uploaded once, and a file of a result is there."""

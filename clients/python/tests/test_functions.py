@@ -9,6 +9,7 @@ import decimal
 import fractions
 import hashlib
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -20,7 +21,7 @@ import unittest.mock
 import zipfile
 
 import opentela
-from opentela import _bundle, _files, _function, _values
+from opentela import _bundle, _environment, _files, _function, _values
 from opentela._errors import FunctionError, OtelaError
 from opentela._gateway import Gateway
 
@@ -156,6 +157,49 @@ class Imports(unittest.TestCase):
 
                 self.assertEqual(_bundle._needed_by(_function.Function(first_line, heavy.Model)), set())
                 del sys.modules["heavy"]
+
+
+class Environments(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "env.tar.gz")
+        self.write(b"0123456789")
+
+    def write(self, content):
+        with open(self.path, "wb") as file:
+            file.write(content)
+
+    def packed(self):
+        return _bundle.pack(opentela.function(environment=self.path)(first_line.infer))
+
+    def test_the_archive_travels_in_pieces_and_its_hash_is_part_of_the_context(self):
+        sent = {}
+
+        def stored(name, extension, content):
+            sent[name] = content()
+            return f"file-{len(sent)}"
+
+        with unittest.mock.patch.object(_environment, "PIECE_BYTES", 4):
+            bundle = self.packed()
+            packed = json.loads(bundle.text_with(stored))
+        self.assertEqual(list(sent.values()), [b"0123", b"4567", b"89"])
+        self.assertEqual(packed["environment_files"], ["file-1", "file-2", "file-3"])
+        self.assertEqual(packed["options"]["environment"], hashlib.sha256(b"0123456789").hexdigest())
+        self.assertNotIn("environment_files", json.loads(bundle.text))
+        self.write(b"other content")
+        self.assertNotEqual(self.packed().context, bundle.context)
+
+    def test_it_excludes_packages_and_must_be_there(self):
+        for options in ({"requirements": ["numpy"]}, {"python": "3.12"}):
+            with self.assertRaisesRegex(OtelaError, "leave out requirements= and python="):
+                opentela.function(environment=self.path, **options)
+        os.unlink(self.path)
+        with self.assertRaisesRegex(OtelaError, "No such file"):
+            self.packed()
+        with unittest.mock.patch.object(_environment, "PIECES_MAX", 0), self.assertRaisesRegex(OtelaError, "at most 0 are possible"):
+            self.write(b"x")
+            self.packed()
 
 
 class ResultFiles(unittest.TestCase):

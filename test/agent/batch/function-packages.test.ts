@@ -43,7 +43,15 @@ async function node(more = '', knowsWheels = true) {
   const lines: string[] = [];
   const log = (line: string) => void lines.push(line);
   const limits = { installMs: promise(60_000), memoryBytes: 2 ** 31 };
-  const packages = new FunctionPackages({ directory, env, run, limits, store: () => undefined, log });
+  const packages = new FunctionPackages({
+    directory,
+    env,
+    run,
+    limits,
+    store: () => undefined,
+    unpack: async () => {},
+    log,
+  });
   onTestFinished(() => packages.close());
   const interpreter = await findInterpreter('python3', undefined, run);
   if (typeof interpreter === 'string') throw new Error(interpreter);
@@ -115,7 +123,15 @@ it('with a store of weights, processes share its packages until the last one has
     },
   };
   const limits = { installMs: 1_000, memoryBytes: 2 ** 31 };
-  const packages = new FunctionPackages({ directory, env, run, limits, store: () => store, log: () => {} });
+  const packages = new FunctionPackages({
+    directory,
+    env,
+    run,
+    limits,
+    store: () => store,
+    unpack: async () => {},
+    log: () => {},
+  });
   const [one, two] = [
     await packages.prepare('project:a', ['torch', 'numpy'], interpreter),
     await packages.prepare('project:a', ['numpy', 'torch'], interpreter),
@@ -148,7 +164,7 @@ it('an installation ends with its agent, and sets that are unused for two weeks 
   for (const path of [old, foreign]) if (path !== undefined) utimesSync(path, longAgo, longAgo);
   writeFileSync(join(directory, 'file'), '');
   const limits = { installMs: 1, memoryBytes: 1 };
-  new FunctionPackages({ directory, env, run, limits, store: () => undefined, log: () => {} });
+  new FunctionPackages({ directory, env, run, limits, store: () => undefined, unpack: async () => {}, log: () => {} });
   expect(readdirSync(directory).sort()).toEqual(['b'.repeat(40), 'file', 'notes']);
 });
 

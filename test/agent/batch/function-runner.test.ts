@@ -54,6 +54,7 @@ async function leased(context: string, refusals = 0, code = CODE) {
     run,
     limits: { installMs: 60_000, memoryBytes: 2 ** 30 },
     store: () => undefined,
+    unpack: async () => {},
     log,
   });
   const starter = new FunctionStarter({

@@ -40,7 +40,15 @@ async function answered(
   const bounds = { installMs: 1_000, memoryBytes: 2 ** 30 };
   const log = () => {};
   const store = () => undefined;
-  const packages = new FunctionPackages({ directory: join(home, 'packages'), env, run, limits: bounds, store, log });
+  const packages = new FunctionPackages({
+    directory: join(home, 'packages'),
+    env,
+    run,
+    limits: bounds,
+    store,
+    unpack: async () => {},
+    log,
+  });
   const starter = new FunctionStarter({
     limits,
     env,

@@ -18,7 +18,15 @@ async function starterOf(fails = false) {
   const limits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 30 };
   const bounds = { installMs: 1_000, memoryBytes: 2 ** 30 };
   const store = () => undefined;
-  const packages = new FunctionPackages({ directory: `${temporary}/packages`, env, run, limits: bounds, store, log });
+  const packages = new FunctionPackages({
+    directory: `${temporary}/packages`,
+    env,
+    run,
+    limits: bounds,
+    store,
+    unpack: async () => {},
+    log,
+  });
   const pulled: string[] = [];
   const tokens: (string | undefined)[] = [];
   const pull = async (source: string, token: string | undefined) => {

@@ -70,6 +70,7 @@ async function node(interactive: () => number, endsInMs = () => Number.POSITIVE_
     run,
     limits: { installMs: 60_000, memoryBytes: 2 ** 30 },
     store: () => undefined,
+    unpack: async () => {},
     log,
   });
   const options = { limits, env: {}, temporary, run, packages, sandbox: undefined, weights: () => undefined, log };

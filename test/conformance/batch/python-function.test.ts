@@ -1,6 +1,6 @@
 /** The Python client: the ten lines of its example, run by a real agent. */
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, it } from 'vitest';
@@ -151,6 +151,28 @@ if __name__ == "__main__":
   const expected = "[7, 42, 32]\n[Claim(text='aa'), Claim(text='bb'), Claim(text='c')]\n[(1, 1), (2, 2)]";
   expect(await script(at, main)).toBe(expected);
   expect(await script({ ...at, env: { ...at.env, OTELA_GATEWAY: 'local' } }, main)).toBe(expected);
+});
+
+it('a function runs with the Python and the packages of an environment that its owner packed', async ({ skip }) => {
+  skip(!existsSync('/usr/bin/python3'), 'needs a Python that the sandbox shows: /usr/bin/python3');
+  const at = await place();
+  const environment = join(at.directory, 'environment');
+  await promisify(execFile)('/usr/bin/python3', ['-m', 'venv', '--copies', '--without-pip', environment]);
+  const [packages = ''] = globSync(join(environment, 'lib/python3*/site-packages'));
+  writeFileSync(join(packages, 'only_there.py'), 'value = 42\n');
+  const archive = join(at.directory, 'environment.tar.gz');
+  await promisify(execFile)('tar', ['-C', environment, '-czf', archive, '.']);
+  const main = `
+import os, sys, opentela
+@opentela.function(environment=os.path.join(os.path.dirname(__file__), "environment.tar.gz"))
+def found(x):
+    import only_there
+    return x + only_there.value, os.path.relpath(sys.executable, sys.prefix), os.path.commonpath([sys.prefix, only_there.__file__]) == sys.prefix
+if __name__ == "__main__":
+    with opentela.Client() as client:
+        print(*client.map(found, [0, 1]))
+`;
+  expect(await script(at, main)).toBe("(42, 'bin/python', True) (43, 'bin/python', True)");
 });
 
 it('a node without the declared GPUs declines: the batch waits for another node, and the client says why', async () => {
