@@ -76,7 +76,7 @@ export class BatchGatewayClient {
     waitMs: number,
     signal: AbortSignal,
   ): Promise<GrantedLease | undefined> {
-    const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs };
+    const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs, lines: true };
     const answer = await this.#post('lease', asked, signal);
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
@@ -90,7 +90,7 @@ export class BatchGatewayClient {
     waitMs: number,
     signal: AbortSignal,
   ): Promise<GrantedLease | undefined> {
-    const answer = await this.#post('lease', { models: [], functions, wait_ms: waitMs }, signal);
+    const answer = await this.#post('lease', { models: [], functions, wait_ms: waitMs, lines: true }, signal);
     return answer === undefined ? undefined : parsed(grantedLease, answer);
   }
 
@@ -142,6 +142,8 @@ export class BatchGatewayClient {
 
   /** Downloads the bytes of the leased chunk. @throws Error */
   async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
+    const sent = lease.lines === undefined ? undefined : Buffer.from(lease.lines);
+    if (sent?.length === lease.bytes) return sent;
     const bytes = await this.#post('chunk', refOf(lease), signal);
     if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of the wrong length');
     return bytes;

@@ -12,6 +12,8 @@ export const grantedLease = z.object({
   /** The lines to run, by their index in the chunk. */
   open: z.array(count).max(LINES_MAX),
   bytes: count,
+  /** The chunk, if the node asked for it with the lease and it is short. Absent: the node asks for it. */
+  lines: z.string().exactOptional(),
   prefix: count,
   leaseMs: z.int().positive(),
   /**

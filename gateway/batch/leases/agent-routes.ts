@@ -23,6 +23,7 @@ import {
   OUTPUT_HEADER,
   outputFileSchema,
 } from '../../../shared/batch/function-files.ts';
+import type { GrantedLease } from '../../../shared/batch/granted-lease.ts';
 import type { LeaseRef } from '../../../shared/batch/lease-ledger.ts';
 import { LOG_MAX } from '../../../shared/batch/line-results.ts';
 import { fromBase64url } from '../../../shared/lattice/base64url.ts';
@@ -33,7 +34,6 @@ import { parseJson } from '../../../shared/text/parse-json.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/protocol-constants.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import type { Env } from '../../env.ts';
-import { type FileStore, FileStoreError } from '../../files/file-store.ts';
 import { batches } from '../../files/file-tables.ts';
 import { STORE_MESSAGES, storeOf, toReadableStream, withStoreErrors } from '../../files/store-access.ts';
 import { readBodyBytes, readBodyPieces } from '../../http/read-body.ts';
@@ -45,6 +45,7 @@ import { issuersView } from '../../registry/views/issuers-view.ts';
 import { readSecrets } from '../function-secrets.ts';
 import { OUTPUT_MAX_BYTES } from '../output-lines.ts';
 import { hasOutput, type OutputPlace, storeOutput } from '../store-output.ts';
+import { chunkOf, withLines } from './chunk-lines.ts';
 import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
 
 /** Maximum batch ids that this isolate remembers to exist. */
@@ -106,6 +107,8 @@ const leaseSchema = z.object({
     })
     .optional(),
   prefix: z.int().min(0).optional(),
+  /** Whether the answer may have the lines. Agents of earlier versions always ask for them with `/chunk`. */
+  lines: z.boolean().default(false),
   wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
 });
 const refSchema = z.object(ref);
@@ -137,7 +140,7 @@ export const batchAgentRoutes = new Hono<{ Bindings: Env }>();
 
 batchAgentRoutes.post('/lease', async (c) => {
   const node = await nodeOf(c);
-  const { models, functions, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
+  const { models, functions, prefix, lines, wait_ms: waitMs } = parsed(leaseSchema, node.body);
   if (models.length === 0 && functions === undefined)
     throw new ApiError('invalid_request', 'A request for a lease must name models or functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
@@ -154,11 +157,13 @@ batchAgentRoutes.post('/lease', async (c) => {
     return undefined;
   };
   const first = await lease();
-  if (first !== undefined) return c.json(first);
+  const answer = async (one: GrantedLease) =>
+    c.json(lines ? await withLines(storeOf(c.env), one, await batchOf(c, one.batch), refOf(node, one)) : one);
+  if (first !== undefined) return answer(first);
   if (waitMs === 0) return c.body(null, 204);
   await waitForOffer(c.env, node, models, ask, waitMs);
   const second = await lease();
-  return second === undefined ? c.body(null, 204) : c.json(second);
+  return second === undefined ? c.body(null, 204) : answer(second);
 });
 
 batchAgentRoutes.post('/chunk', async (c) => {
@@ -285,13 +290,6 @@ async function batchOf(c: Ctx, id: string) {
   const batch = await knownBatch(c.env, id);
   if (batch === undefined) throw leaseOver();
   return batch;
-}
-
-/** @throws FileStoreError */
-async function chunkOf(store: FileStore, file: string, range: { offset: number; length: number }) {
-  const content = await store.read(file, range);
-  if (content === undefined) throw new FileStoreError('damaged', `the file store has lost ${file}`);
-  return content;
 }
 
 interface Node {

@@ -9,6 +9,42 @@ import { labTicket } from '../support/fake-admission.ts';
 
 const HOUR_MS = 3_600_000;
 
+/** A gateway that grants this lease, and has these lines. */
+async function granting(lease: object, lines: string) {
+  const asked: string[] = [];
+  const server = createServer((request, response) => {
+    request.resume();
+    const verb = request.url?.split('/').at(-1) ?? '';
+    asked.push(verb);
+    response.end(verb === 'lease' ? JSON.stringify(lease) : lines);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const key = createSessionKey();
+  const gateway = new BatchGatewayClient(url, () => ({ ticket: labTicket(key.publicKey), key }), undefined);
+  onTestFinished(async () => {
+    await gateway.close();
+    server.close();
+  });
+  return { gateway, asked };
+}
+
+const LINES = '{"n":1}\n{"n":"é"}';
+const LEASE = { batch: 'b', endpoint: 'e', chunk: 0, epoch: 1, open: [0, 1], bytes: 18, prefix: 0, leaseMs: 60_000 };
+
+it.each([
+  ['that came with the lease are not asked for', { lines: LINES }, ['lease']],
+  ['that did not come, as from a gateway of an earlier version, are asked for', {}, ['lease', 'chunk']],
+  ['of another length than the lease says are asked for', { lines: '{"n":1}' }, ['lease', 'chunk']],
+])('lines %s', async (_, more, requests) => {
+  const { gateway, asked } = await granting({ ...LEASE, ...more }, LINES);
+  const { signal } = new AbortController();
+  const lease = await gateway.lease(['m'], undefined, 0, signal);
+  if (lease === undefined) return expect.unreachable();
+  expect(Buffer.from(await gateway.chunk(lease, signal)).toString()).toBe(LINES);
+  expect(asked).toEqual(requests);
+});
+
 async function gatewayAt(clock: () => number) {
   const asked: { offMs: number; nonce: string }[] = [];
   const server = createServer((request, response) => {
