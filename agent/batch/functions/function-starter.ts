@@ -79,7 +79,7 @@ export class UnsuitableNodeError extends LoadError {
 
 /** What a process runs with. */
 interface Software extends Pick<Interpreter, 'executable' | 'prefixes'> {
-  /** What was installed for it. Undefined: nothing. */
+  /** Installed for it. Undefined: nothing. */
   directory: string | undefined;
   /** Where Python finds the declared packages. */
   packages?: string | undefined;

@@ -7,7 +7,7 @@ import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import type { ResolvedLine } from './append-lines.ts';
 import type { WaitingLines } from './waiting-lines.ts';
 
-/** What stands in the input of a line for a result. The Python library on the node puts a File for each of the files. */
+/** A result as a member of a line's input. The Python library on the node replaces each of the files by a File. */
 export function functionValue(value: string, files: readonly ResultFile[]): string {
   if (files.length === 0) return `{"$otela_value":${value}}`;
   return `{"$otela_value":${value},"files":${JSON.stringify(files.map(({ id, name }) => [id, name]))}}`;

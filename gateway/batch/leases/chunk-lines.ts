@@ -7,7 +7,7 @@ import { type FileStore, FileStoreError } from '../../files/file-store.ts';
 /** A lease of at most this many bytes is granted with its lines: this saves one of the node's three requests. */
 const LINES_MAX_BYTES = 64 * 1024;
 
-/** Where the lines are: in a file, or, after they got results of other batches, in `text`. */
+/** The place of the lines: a file, or `text` after they got results of other batches. */
 interface ChunkPlace {
   file: string;
   offset: number;

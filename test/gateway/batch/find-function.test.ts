@@ -10,7 +10,7 @@ import { files } from '../../../gateway/files/file-tables.ts';
 const NOW = 1_800_000_000_000;
 const ENDPOINT = '/v1/otela/functions';
 
-/** A gateway whose files all have this text. */
+/** A gateway with this text in all files. */
 const gatewayWith = (text: string): Env => {
   const store = {
     read: async () =>
