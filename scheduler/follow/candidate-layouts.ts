@@ -1,9 +1,5 @@
-/**
- * Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom, and
- * layouts that fill the nodes.
- */
+/** Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom. */
 import { LpProgram, type LpSolution, loadSolver, type Solve } from '../solver/highs.ts';
-import { fillingLayouts } from './filling-layouts.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
 
 /** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
@@ -16,8 +12,8 @@ const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
 
 /**
- * Returns the layouts of the integer program and, if only one model may change, the best of those that fill the nodes.
- * Empty if no layout fits.
+ * Returns one layout per distinct demand. The demands are the expected demand of each slot, and the highest upper end
+ * of the forecast over all slots. Empty if no layout fits.
  */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
   return candidateLayoutsBy(await loadSolver(), problem);
@@ -25,15 +21,6 @@ export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]
 
 /** The same with a solver that is loaded. */
 export function candidateLayoutsBy(solve: Solve, problem: FollowProblem): Layout[] {
-  const found = programLayouts(solve, problem);
-  return [...found, ...fillingLayouts(problem).filter((one) => !found.some((known) => sameLayout(known, one)))];
-}
-
-/**
- * One layout per distinct demand. The demands are the expected demand of each slot, and the highest upper end of the
- * forecast over all slots.
- */
-export function programLayouts(solve: Solve, problem: FollowProblem): Layout[] {
   const steps = Math.max(0, ...problem.models.map(({ mean }) => mean.length));
   const demands: Demands[] = Array.from({ length: steps }, (_, step) =>
     problem.models.map(({ mean }) => mean[step] ?? mean.at(-1) ?? []),

@@ -1,10 +1,11 @@
-import { candidateLayoutsBy, programLayouts } from '../../../scheduler/follow/candidate-layouts.ts';
+import { candidateLayoutsBy } from '../../../scheduler/follow/candidate-layouts.ts';
 import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-problem.ts';
 import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { loadSolver } from '../../../scheduler/solver/highs.ts';
 import { kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
+import { fillingLayouts } from '../../orchestration/filling-layouts.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { live } from '../../orchestration/orchestrators/live.ts';
@@ -48,7 +49,7 @@ export const POLICIES = [
   /** The planner of `otela-plan watch --forecast`: averages compare layouts. */
   'live planner',
   /** The same with only the layouts of its integer program. */
-  'live planner, integer program',
+  'live planner, all GPUs',
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
@@ -227,7 +228,10 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
       margin: 0,
     }),
     'live planner': runLivePlanner(setup),
-    'live planner, integer program': runLive(setup, (problem) => programLayouts(solve, problem)),
+    'live planner, all GPUs': runLive(setup, (problem) => [
+      ...candidateLayoutsBy(solve, problem),
+      ...fillingLayouts(problem),
+    ]),
   };
 }
 

@@ -115,31 +115,6 @@ test('a pin is kept whatever comes, and brought about where it does not run', as
   expect([ordered.kind, ordered.layout]).toEqual(['switch', [2, 2]]);
 });
 
-test('the only model that may change gets the GPUs that shorten its responses, and a second one keeps them free', async () => {
-  const option = (tp: number, rates: number[], latencyS: number[], model = 'm'): ReplicaOption => ({
-    place: { model, pool: 'p', tp },
-    gpus: tp,
-    rates,
-    latencyS,
-  });
-  const slots = Array.from({ length: 10 }, () => [0.4, 0.1]);
-  const given = (more: Partial<FollowProblem> = {}) =>
-    problem(slots, {
-      options: [option(1, [1, 1], [8, 8]), option(2, [3, 3], [4, 4]), option(4, [6, 6], [2, 2])],
-      pools: [{ id: 'p', gpus: 4, replicas: 4 }],
-      running: [1, 0, 0],
-      ...more,
-    });
-  // One replica has enough capacity, so that the integer program changes nothing.
-  expect((await decide().decide(given())).layout).toEqual([0, 0, 1]);
-  const options = [...given().options, option(2, [1, 1], [4, 4], 'n')];
-  const both = (pin: object) =>
-    given({ options, models: [demand(slots), demand(slots, { model: 'n', ...pin })], running: [1, 0, 0, 1] });
-  expect((await decide().decide(both({}))).layout).toEqual([1, 0, 0, 1]);
-  // A pinned model does not change, and keeps its GPUs.
-  expect((await decide().decide(both({ pin: [0, 0, 0, 1] }))).layout).toEqual([0, 1, 0, 1]);
-});
-
 test('a layout that fits on no node is none', async () => {
   const tiny = problem([BEFORE], { pools: [{ id: 'p', gpus: 1, replicas: 1 }], running: [0, 0] });
   expect(await candidateLayouts(tiny)).toEqual([]);

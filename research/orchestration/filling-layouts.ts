@@ -1,6 +1,12 @@
 /** The layouts in which no further replica fits, if only one model may change. Pure. */
-import { type FollowedPool, type FollowProblem, type Layout, optionsOf, type ReplicaOption } from './follow-problem.ts';
-import { transitionCost } from './transition-cost.ts';
+import {
+  type FollowedPool,
+  type FollowProblem,
+  type Layout,
+  optionsOf,
+  type ReplicaOption,
+} from '../../scheduler/follow/follow-problem.ts';
+import { transitionCost } from '../../scheduler/follow/transition-cost.ts';
 
 /** Number of layouts from which on none is returned: to compare more takes longer than a decision is worth. */
 const LAYOUTS_MAX = 1_000;
@@ -10,7 +16,8 @@ const CHOSEN = 12;
 
 /**
  * The best layouts that fill the nodes. The integer program only finds the layout with the fewest changes that has
- * enough capacity, which may leave half of the GPUs without work while requests take four times as long.
+ * enough capacity, which may leave half of the GPUs without work while requests take four times as long. The live
+ * planner does not use them: its factory would start jobs that the load does not need.
  */
 export function fillingLayouts(problem: FollowProblem): Layout[] {
   const free = problem.models.filter(({ pin }) => pin === undefined);
