@@ -327,6 +327,20 @@ function reserve(port: number): boolean {
   }
 }
 
+/** How long a probe may continue when its time is over. A request that got lost must not let a test wait for minutes. */
+const PROBE_MS = 30_000;
+
+/** Returns the result of `probe`. @throws Error if it has none at `endAt`, ms since the epoch */
+async function settledBy<T>(endAt: number, probe: () => T): Promise<Awaited<T>> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new Error('the probe did not end')), endAt - Date.now());
+  try {
+    return await Promise.race([probe(), promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /**
  * Polls at growing intervals until `probe` returns a value; rejects if it hangs: see `patience`. The last error is the
  * cause of the rejection.
@@ -340,7 +354,7 @@ export async function eventually<T>(
   let cause: unknown;
   for (const pauseMs of pauses()) {
     try {
-      const value = await probe();
+      const value = await settledBy(deadline + patience(PROBE_MS), probe);
       if (value !== undefined) return value;
     } catch (error) {
       cause = error;
