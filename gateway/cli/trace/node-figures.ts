@@ -32,7 +32,7 @@ interface Group {
   gpu: string;
   wattHours: number;
   tokens: number;
-  /** Hours of which the tokens are unknown. */
+  /** Hours with an unknown number of tokens. */
   unknownHours: number;
 }
 

@@ -45,7 +45,7 @@ it('the pieces of an archive are joined in their order, checked and unpacked, an
 
 it.each([
   ['in another order', ['file-2', 'file-1']],
-  ['of which one is missing', ['file-1']],
+  ['without its last piece', ['file-1']],
 ])('an archive %s is not unpacked', async (_, pieces) => {
   const { result, parent, directory } = await installed(SHA256, pieces);
   expect(result).toContain('are not the archive that the function declares');

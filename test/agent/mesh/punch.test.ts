@@ -64,11 +64,11 @@ it('two ends that know each other’s port connect, whichever begins first', asy
 
 it('a port takes few strangers, and after its end none', async () => {
   const port = await freePorts(2);
-  const nobody = port + 1;
+  const closedPort = port + 1;
   const arrived: Socket[] = [];
   const opening = new SimultaneousOpen({
     localPort: port,
-    remote: address(nobody),
+    remote: address(closedPort),
     onSocket: (socket) => void arrived.push(socket.on('error', () => {})),
   });
   atEnd(() => opening.close());

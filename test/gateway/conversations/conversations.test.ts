@@ -24,13 +24,13 @@ const listSchema = z.object({
 let operator = '';
 let ada = '';
 let ben = '';
-let nobody = '';
+let keyWithoutUser = '';
 const space = (conversations_mib: number | null) =>
   good(knock('PATCH', '/admin/settings', { key: operator, body: { conversations_mib } }), z.unknown());
 
 beforeAll(async () => {
   operator = (await seedKey('operator')).key;
-  nobody = (await seedKey('consumer')).key;
+  keyWithoutUser = (await seedKey('consumer')).key;
   const row = { email: null, role: 'consumer' as const, provider: null, projectId: null, createdAt: 1, limits: null };
   const none = { groups: null, issuer: null, subject: null, lastLoginAt: null, claimsAt: null, disabledAt: null };
   for (const id of ['user_ada', 'user_ben'])
@@ -103,7 +103,7 @@ test('other people cannot read, change or delete them, and a key without a perso
   await refusal(put('one', 'of Ben', first, ben), 409, 'conflict');
   await knock('DELETE', PATH, { key: ben });
   expect((await list(ada)).data).toHaveLength(1);
-  for (const key of [nobody, operator]) await refusal(knock('GET', PATH, { key }), 403, 'permission_denied');
+  for (const key of [keyWithoutUser, operator]) await refusal(knock('GET', PATH, { key }), 403, 'permission_denied');
   expect((await knock('GET', PATH)).status).toBe(401);
 });
 

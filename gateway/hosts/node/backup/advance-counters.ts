@@ -2,11 +2,11 @@
  * Advances counters in a restored data directory, so that the gateway does not reuse numbers that other programs have
  * seen.
  */
-import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { deserialize, serialize } from 'node:v8';
 import { CommandError } from '../../../command-error.ts';
+import { changeDatabase, objectFiles } from '../data/change-database.ts';
 import { ACCOUNTS_FILE } from '../data/schema-version.ts';
 import { objectName } from '../object-file-name.ts';
 
@@ -28,31 +28,15 @@ const SKIPPED = 2 ** 24;
  * @param data a data directory that no gateway uses
  */
 export function advanceCounters(data: string): void {
-  for (const file of objectsOf(data, 'TUNNEL'))
-    change(file, (database) => {
+  for (const file of objectFiles(data, 'TUNNEL'))
+    changeDatabase(file, (database) => {
       skipStreams(database);
       skipSequence(database, 'pending');
     });
-  for (const file of objectsOf(data, 'BATCH')) change(file, (database) => skipSequence(database, 'bill'));
-  change(join(data, ACCOUNTS_FILE), (accounts) => {
-    for (const file of objectsOf(data, 'USAGE')) change(file, (hour) => dropTotals(hour, accounts, file));
+  for (const file of objectFiles(data, 'BATCH')) changeDatabase(file, (database) => skipSequence(database, 'bill'));
+  changeDatabase(join(data, ACCOUNTS_FILE), (accounts) => {
+    for (const file of objectFiles(data, 'USAGE')) changeDatabase(file, (hour) => dropTotals(hour, accounts, file));
   });
-}
-
-function objectsOf(data: string, className: string): string[] {
-  const directory = join(data, 'objects', className);
-  const names = existsSync(directory) ? readdirSync(directory) : [];
-  return names.filter((name) => name.endsWith('.sqlite')).map((name) => join(directory, name));
-}
-
-function change(file: string, work: (database: DatabaseSync) => void): void {
-  if (!existsSync(file)) return;
-  const database = new DatabaseSync(file);
-  try {
-    work(database);
-  } finally {
-    database.close();
-  }
 }
 
 function has(database: DatabaseSync, table: string): boolean {

@@ -2,14 +2,14 @@
  * Gateways before layout version 5 could follow another one: `role.json` says whether a directory is that of a follower,
  * and `following.sqlite` has the records that wait for its primary. Triggers in the accounts recorded each change.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
 import * as z from 'zod';
 import { readBoundedFile } from '../../../../node/bounded-file.ts';
 import { tryParseJson } from '../../../../shared/text/parse-json.ts';
 import { CommandError } from '../../../command-error.ts';
+import { changeDatabase, objectFiles } from './change-database.ts';
 import { ACCOUNTS_FILE } from './schema-version.ts';
 
 const ROLE_FILE = 'role.json';
@@ -40,20 +40,8 @@ export async function removeFollowing(data: string): Promise<void> {
     for (const table of ['account_changes', 'follow_feed', 'follow_seen'])
       accounts.exec(`DROP TABLE IF EXISTS ${table}`);
   });
-  const limits = join(data, 'objects', 'LIMITS');
-  const names = existsSync(limits) ? readdirSync(limits).filter((name) => name.endsWith('.sqlite')) : [];
-  for (const name of names)
-    changeDatabase(join(limits, name), (object) => object.exec('DROP TABLE IF EXISTS elsewhere'));
+  for (const file of objectFiles(data, 'LIMITS'))
+    changeDatabase(file, (object) => object.exec('DROP TABLE IF EXISTS elsewhere'));
   for (const end of ['-wal', '-shm', '']) await rm(join(data, RECORDS_FILE + end), { force: true });
   await rm(join(data, ROLE_FILE), { force: true });
-}
-
-function changeDatabase(file: string, work: (database: DatabaseSync) => void): void {
-  if (!existsSync(file)) return;
-  const database = new DatabaseSync(file);
-  try {
-    work(database);
-  } finally {
-    database.close();
-  }
 }
