@@ -51,7 +51,21 @@ def whole(value, name, least, most):
     return value
 
 
-def declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets=None, keep=None, environment=None):
+def declared(
+    *,
+    requirements=None,
+    python=None,
+    weights=None,
+    gpus=None,
+    vram=None,
+    memory=None,
+    require=None,
+    batch_size=None,
+    timeout=None,
+    secrets=None,
+    keep=None,
+    environment=None,
+):
     """The options as a node reads them. They are part of the context: other options are another context."""
     found = {}
     if requirements is not None:
@@ -94,14 +108,19 @@ def declared(requirements, python, weights, gpus, vram, memory, require, batch_s
 
 
 class Function:
-    """A function that nodes can run. Called directly, it runs here, for tests."""
+    """A function that nodes can run. Called directly, it runs here, for tests.
 
-    def __init__(self, infer, load=None, context=None, options=None):
+    declares: what the decorator was given, of which `options` were made. A second decorator adds to it.
+    """
+
+    def __init__(self, infer, load=None, context=None, options=None, declares=None):
+        # First, because it copies the attributes of `infer`, which may have the names of ours.
+        functools.update_wrapper(self, infer)
         self.infer, self.load = infer, load
         self.context, self.options = dict(context or {}), dict(options or {})
+        self.declares = dict(declares or {})
         if self.context and load is None:
             raise OtelaError(f"{infer.__qualname__}: context= are arguments of load(), and there is no load=")
-        functools.update_wrapper(self, infer)
         self._state, self._lock = None, threading.Lock()
 
     @property
@@ -111,7 +130,7 @@ class Function:
 
     def with_context(self, **context):
         """The same function with other arguments of load(): another context."""
-        return Function(self.infer, self.load, {**self.context, **context}, self.options)
+        return Function(self.infer, self.load, {**self.context, **context}, self.options, self.declares)
 
     def first_arguments(self):
         """What precedes the call's arguments: the value that load() returned, if there is a load()."""
@@ -173,6 +192,8 @@ def function(
 ):
     """Marks a function that nodes can run.
 
+    A function that is marked already keeps what it declares; what this declares is added, or replaces it.
+
     load: makes the state that stays in memory between calls; the function gets it as its first argument.
     context: keyword arguments of load().
     requirements: packages as pip names them. python: version, as "3.12".
@@ -184,14 +205,26 @@ def function(
     keep: seconds, or text as "2h", for which a process without calls stays loaded; default: 10 minutes.
     secrets: names of secrets that `otela secrets set` stored, as "HF_TOKEN". Its processes, and no others, get them as variables.
     """
-    options = declared(requirements, python, weights, gpus, vram, memory, require, batch_size, timeout, secrets, keep, environment)
+    given = {"requirements": requirements, "python": python, "weights": weights, "gpus": gpus, "vram": vram, "memory": memory}
+    given.update(require=require, batch_size=batch_size, timeout=timeout, secrets=secrets, keep=keep, environment=environment)
+    given = {name: value for name, value in given.items() if value is not None}
+    options = declared(**given)
 
     def mark(infer):
         if not callable(infer):
             raise OtelaError("@opentela.function marks a function")
-        return Function(infer, load, context, options)
+        if isinstance(infer, Function):
+            return _marked_again(infer, load, context, given)
+        return Function(infer, load, context, options, given)
 
     return mark if infer is None else mark(infer)
+
+
+def _marked_again(function, load, context, given):
+    declares = {**function.declares, **given}
+    # Another load() has other arguments.
+    kept = function.context if load is None else {}
+    return Function(function.infer, load or function.load, {**kept, **(context or {})}, declared(**declares), declares)
 
 
 def as_function(value):

@@ -489,6 +489,25 @@ class Packing(unittest.TestCase):
         with self.assertRaisesRegex(OtelaError, "there is no load="):
             opentela.function(same.infer, context={"a": 1})
 
+    def test_a_second_decorator_adds_to_the_first_or_replaces_it(self):
+        again = opentela.function(times, gpus=2, vram="20 GiB", context={"factor": 10})
+        again = opentela.function(again, vram="40 GiB", require="gpu=H100", batch_size=8)
+        self.assertEqual(again.options, {"gpus": 2, "require": "gpu=H100; vram>=40", "batch_size": 8})
+        self.assertEqual((again.infer, again.load, again(4)), (times.infer, load, 40))
+        self.assertEqual(times.options, {})
+        other = opentela.function(times, load=lambda: 100)
+        self.assertEqual((other.context, other(4)), ({}, 400))
+        with self.assertRaisesRegex(OtelaError, "leave out requirements="):
+            opentela.function(opentela.function(same, requirements=["numpy"]), environment="env.tar")
+
+    def test_attributes_of_the_function_are_not_those_of_the_decorator(self):
+        def plain(x):
+            return x
+
+        plain.options, plain.load, plain.author = {"gpus": 64}, load, "me"
+        marked = opentela.function(plain, gpus=1)
+        self.assertEqual((marked.options, marked.load, marked.author), ({"gpus": 1}, None, "me"))
+
     def test_only_what_a_node_imports_is_needed(self):
         with tempfile.TemporaryDirectory() as folder:
             files = {
