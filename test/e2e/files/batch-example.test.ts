@@ -3,11 +3,13 @@
  * the result.
  */
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, expect, it } from 'vitest';
+import * as z from 'zod';
 import { pythonWith } from '../../support/abilities.ts';
 import { startAgent } from '../../support/agent.ts';
 import { Gateway } from '../../support/gateway.ts';
@@ -17,7 +19,7 @@ import { ROOT } from '../../support/where.ts';
 const PYTHON = pythonWith(ROOT, 'openai');
 if (PYTHON === undefined)
   console.log('skipped: no Python with openai: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
-const TRUE_ONES = /Rhine|Water boils|Light needs|leap year|speed of sound|Antarctica/;
+const EXAMPLE = join(ROOT, 'examples/batches');
 
 afterAll(endAll);
 
@@ -48,30 +50,41 @@ async function engine(model: string, answers: (prompt: string) => string): Promi
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+/** The label of a prompt with a claim and its own evidence; the evidence of another claim says nothing. */
+function labelOf(prompt: string): string {
+  const [, ...rows] = readFileSync(join(EXAMPLE, 'claims.csv'), 'utf8').trim().split('\n');
+  const cells = rows.map((row) => /^(.+?),([A-Z ]+),"?(.+?)"?$/.exec(row) ?? []);
+  const own = cells.find(([, claim = '?', , evidence = '?']) => prompt.includes(claim) && prompt.includes(evidence));
+  return own?.[2] ?? 'NOT ENOUGH INFO';
+}
+
 it.skipIf(PYTHON === undefined)(
-  'models × prompt templates over labelled claims: accuracy as a table',
+  'models × prompt templates over labeled claims in several batches: accuracy as a table, with a control group',
   async () => {
     const gateway = await Gateway.start();
     const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
-    const truth = (prompt: string) => (TRUE_ONES.test(prompt) ? 'TRUE' : 'FALSE');
-    // The first engine always says TRUE. The second engine knows the result, but says nothing useful if it is asked to
-    // reason.
+    // The first engine always says SUPPORTED. The second engine reads the evidence, but says nothing useful if it is
+    // asked to reason.
     const engines = [
-      await engine('lab/credulous', () => 'TRUE'),
-      await engine('lab/careful', (prompt) => (prompt.startsWith('Think') ? 'I am not sure.' : truth(prompt))),
+      await engine('lab/credulous', () => 'It is not refuted but SUPPORTED.'),
+      await engine('lab/careful', (prompt) => (prompt.startsWith('Think') ? 'I am not sure.' : labelOf(prompt))),
     ];
     for (const engineUrl of engines) await startAgent({ gateways: [gateway.url], token, engineUrl });
     await gateway.serving(2);
-    const example = join(ROOT, 'examples/batches');
-    const args = ['claims.py', '--models', 'lab/careful,lab/credulous', '--every', '0.2', 'claims.csv'];
+    const models = 'lab/careful,lab/credulous';
+    const options = ['--every', '0.2', '--control', '0.25', '--lines', '20'];
+    const args = ['claims.py', '--models', models, ...options, 'claims.csv'];
     const env = { ...process.env, OPENAI_BASE_URL: `${gateway.url}/v1`, OPENAI_API_KEY: key };
-    const { stdout } = await promisify(execFile)(PYTHON ?? '', args, { cwd: example, env });
+    const { stdout } = await promisify(execFile)(PYTHON ?? '', args, { cwd: EXAMPLE, env });
     expect(stdout.trimEnd().split('\n')).toEqual([
-      '| model | plain | fact-checker | reason |',
-      '| --- | --- | --- | --- |',
-      '| lab/careful | 100% | 100% | 0% |',
-      '| lab/credulous | 50% | 50% | 50% |',
+      '| model | plain | fact-checker | reason | control |',
+      '| --- | --- | --- | --- | --- |',
+      '| lab/careful | 100% | 100% | 0% | 67% |',
+      '| lab/credulous | 33% | 33% | 33% | 0% |',
     ]);
+    const listed = await fetch(`${gateway.url}/v1/batches?limit=100`, { headers: { authorization: `Bearer ${key}` } });
+    // 45 lines for each model, at most 20 in a batch.
+    expect(z.object({ data: z.array(z.unknown()) }).parse(await listed.json()).data).toHaveLength(6);
   },
   120_000,
 );
