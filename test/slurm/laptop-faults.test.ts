@@ -37,6 +37,8 @@ it.skipIf(NO_SSHD)('a job that waits is told with its place in the queue, and en
 it.skipIf(NO_SSHD)(
   'wishes that the cluster cannot meet, and an engine that ends, are told before or with its last lines',
   async () => {
+    expect(await laptop.ran('up', MODEL, '--host', 'login.invalid')).toMatchObject({ code: 69 });
+    expect(await laptop.ran('down')).toMatchObject({ code: 0, out: expect.stringContaining('No model is up') });
     const refused = async (...args: string[]) => {
       const { code, out } = await laptop.ran('up', MODEL, '--host', 'cluster', ...args);
       expect(code).toBe(69);

@@ -15,7 +15,7 @@ import { LaptopNetwork } from './laptop-network.ts';
 afterEach(endAll);
 
 /** Longer than ssh and the relay need to notice that the other end is gone. */
-const ASLEEP_MS = 120_000;
+const ASLEEP_MS = 1_000 * Number(process.env.OTELA_TEST_ASLEEP_S ?? 120);
 
 it.skipIf(NO_SSHD || cannotRun('netns') !== undefined).each([
   ['GatewayPorts no', 0],

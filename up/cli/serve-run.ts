@@ -78,6 +78,10 @@ export class RunServer {
     return this.#hasSubmitted;
   }
 
+  get hasReachedHost(): boolean {
+    return this.#connection.hasReached;
+  }
+
   /** Serves until the signal, or until the job has ended. @throws UpError */
   async serve(): Promise<void> {
     const { wish, gateway, out, signal, run } = this.#services;

@@ -36,7 +36,8 @@ async function upCommand(args: readonly string[], out: Output): Promise<number> 
   const wish = upWish(values, words, command);
   const state = stateDirectory();
   const [runs, gateway] = [new Runs(state), new LocalGateway(state)];
-  const run = runs.find(wish.host, wish.model) ?? newRun(runs, wish);
+  const found = runs.find(wish.host, wish.model);
+  const run = found ?? newRun(runs, wish);
   const ends = new AbortController();
   const lock = await takeRunLock(runs.socketOf(run), () => ends.abort());
   if (lock === undefined) {
@@ -62,6 +63,8 @@ async function upCommand(args: readonly string[], out: Output): Promise<number> 
     return EXIT_DONE;
   } finally {
     lock.release();
+    // Otherwise otela down would try forever to connect to a host that does not exist.
+    if (found === undefined && !server.hasReachedHost) runs.remove(run);
     if (wish.endsJob && server.hasSubmitted) await endJob(runs, run.id, gateway, out);
     await leave(runs, gateway, out);
   }

@@ -45,6 +45,7 @@ export class HostConnection {
   #movesRelay = false;
   /** Path of the installed agent below the home directory. */
   #agent = '';
+  #hasReached = false;
 
   constructor(options: HostConnectionOptions) {
     this.#options = options;
@@ -55,6 +56,11 @@ export class HostConnection {
     return this.#lost;
   }
 
+  /** True if something of the run may be on the host. */
+  get hasReached(): boolean {
+    return this.#hasReached;
+  }
+
   /** True if jobs reach the gateway without a relay. */
   get isLocal(): boolean {
     return this.#options.wish.host === THIS_MACHINE;
@@ -63,6 +69,7 @@ export class HostConnection {
   /** Connects and runs the script. @throws UpError */
   async open(script: string): Promise<{ host: Host; out: string }> {
     const connected = await connectAndRun(this.#options.wish.host, script);
+    this.#hasReached = true;
     this.#host = connected.host;
     return connected;
   }
