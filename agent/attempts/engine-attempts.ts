@@ -1,3 +1,4 @@
+import { isCancelOnly } from '../../shared/attempts/abandoned-attempts.ts';
 import { attemptName } from '../../shared/attempts/attempt-request.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
@@ -157,7 +158,7 @@ export class EngineAttempts implements AttemptGiver {
   }
 
   #open(link: Link, frame: OpenFrame, touched: Set<EngineAttempt>): void {
-    const known = this.#named.get(attemptName(frame)) ?? (frame.resume ? this.#adopt(frame) : undefined);
+    const known = this.#named.get(attemptName(frame)) ?? this.#adopt(frame);
     if (known !== undefined) {
       if (this.#streams.get(known.stream) === known) this.#streams.delete(known.stream);
       if (known.claim(link, frame)) {
@@ -188,10 +189,12 @@ export class EngineAttempts implements AttemptGiver {
   }
 
   /**
-   * Takes over an attempt that another gateway process opened and this one claims, because the other process or its
-   * socket has ended.
+   * Takes over an attempt that another gateway process opened, because that process or its socket has ended. This one
+   * claims it, or opens it again if it does not know whether the agent received the first opening. The engine must not
+   * get the request twice. A claim that only cancels takes nothing: the attempt has a reader elsewhere.
    */
   #adopt(frame: OpenFrame): EngineAttempt | undefined {
+    if (isCancelOnly(frame)) return undefined;
     for (const sibling of this.#siblings()) {
       const given = sibling.give(attemptName(frame));
       if (given === undefined) continue;

@@ -157,6 +157,7 @@ export class TunnelAttempts {
           resolve(encodeResponse(offered));
         });
       });
+      if (called !== undefined) this.#attempts.reconnect(called);
     });
   }
 

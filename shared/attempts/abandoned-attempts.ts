@@ -83,11 +83,14 @@ export class AbandonedAttempts {
   }
 }
 
+/** `endpoint` of a claim without a request: no endpoint has this number. */
+const NO_ENDPOINT = 0;
+
 /** An OPEN frame that only claims. If the node does not know the attempt, it starts nothing. */
 export const CLAIM_FRAME: Omit<OpenFrame, 'stream' | 'requestId' | 'attempt' | 'answerOffset'> = {
   type: 'open',
   resume: true,
-  endpoint: 0,
+  endpoint: NO_ENDPOINT,
   headers: [],
   edits: [],
   streaming: false,
@@ -97,3 +100,8 @@ export const CLAIM_FRAME: Omit<OpenFrame, 'stream' | 'requestId' | 'attempt' | '
   receipt: '',
   bodyLength: undefined,
 };
+
+/** True if the frame claims an attempt only to cancel it, so that its sender reads no response. */
+export function isCancelOnly({ resume, endpoint }: Pick<OpenFrame, 'resume' | 'endpoint'>): boolean {
+  return resume && endpoint === NO_ENDPOINT;
+}

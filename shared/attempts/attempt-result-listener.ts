@@ -45,12 +45,16 @@ export class AttemptResultListener {
     this.#onHead = onHead;
   }
 
-  /** Holds the result until this time for a caller that attaches. */
+  /** Holds the result for a caller that attaches before this time. If none does, the attempt is to be cancelled. */
   hold(attachBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
     this.#onHead = undefined;
     this.#attachBy = attachBy;
+  }
+
+  get held(): boolean {
+    return this.#attachBy !== undefined;
   }
 
   /** True if no caller attached in time. */

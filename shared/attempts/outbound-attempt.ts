@@ -48,7 +48,7 @@ export class OutboundAttempt {
   readonly #upload: RequestUpload;
   readonly #incoming: InboundStream;
   /** The caller that waits for the result. */
-  readonly #listener = new AttemptResultListener();
+  readonly listener = new AttemptResultListener();
   #link: Link | undefined;
   /** Number of OPEN frames sent. After the second and later ones, the body waits until the agent reports its length. */
   #opensSent = 0;
@@ -138,7 +138,7 @@ export class OutboundAttempt {
    * absence.
    */
   get delivered(): boolean {
-    return this.#listener.delivered;
+    return this.listener.delivered;
   }
 
   /** True if an OPEN frame was sent. */
@@ -152,18 +152,12 @@ export class OutboundAttempt {
 
   /** `onResult` receives the result. From now on a disconnect of the caller is noticed. */
   attachCaller(onResult: (result: ResultOf<'whole' | 'stream' | 'failure'>) => void): void {
-    this.#listener.attachCaller(onResult);
+    this.listener.attachCaller(onResult);
     this.#reportResult();
   }
 
-  /** See `AttemptResultListener.notifyWhole`. No caller need be attached. */
-  notifyWhole(...listener: Parameters<AttemptResultListener['notifyWhole']>): void {
-    this.#listener.notifyWhole(...listener);
-  }
-
-  /** Holds the result for a caller that attaches before this time. If none does, the attempt is cancelled. */
-  hold(attachBy: number): void {
-    this.#listener.hold(attachBy);
+  get connected(): boolean {
+    return this.#link !== undefined;
   }
 
   /** True if the agent owes no more data; any data that is left waits for its reader. */
@@ -314,7 +308,7 @@ export class OutboundAttempt {
   #reportResult(): void {
     const head = this.#head;
     if (head === undefined || this.delivered || this.#finished) return;
-    this.#listener.answered(() => this.#answerTo(head), this.answer, this.#incoming.buffered);
+    this.listener.answered(() => this.#answerTo(head), this.answer, this.#incoming.buffered);
   }
 
   #answerTo({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): ResultOf<'stream'> {
@@ -340,7 +334,7 @@ export class OutboundAttempt {
    */
   tick(now: number): void {
     if (this.#finished) return;
-    if (this.#listener.attachExpired(now)) return this.cancel();
+    if (this.listener.attachExpired(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
       const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
@@ -376,7 +370,7 @@ export class OutboundAttempt {
 
   fail(code: AttemptFailure, message: string): void {
     if (this.#finished) return;
-    this.#listener.failed(code, message);
+    this.listener.failed(code, message);
     this.answer.fail(code);
     this.#finish(code);
   }

@@ -121,7 +121,8 @@ export class SessionAttempts implements OutboundAttemptHost {
   /**
    * Call when a link to the session is open. First cancels the attempts that were abandoned without a link, then
    * continues the open ones. `renumbers`: true if open attempts must get new stream numbers, because the other end may
-   * use their old numbers on this link.
+   * use their old numbers on this link. A held attempt waits for `reconnect`: its caller may be getting the response by
+   * another link, which would lose it if this one claimed it.
    */
   connect(link: Link, renumbers = false): void {
     this.#link = link;
@@ -132,9 +133,15 @@ export class SessionAttempts implements OutboundAttemptHost {
       (from, to) => this.settlement.moved(from, to),
     );
     for (const outbound of [...this.#attempts.values()]) {
+      if (outbound.listener.held) continue;
       if (renumbers) outbound.stream = this.renumber(outbound);
       outbound.connect(link);
     }
+  }
+
+  /** Call when a caller of a held attempt has come. Continues the attempt if the link was lost in the meantime. */
+  reconnect(outbound: OutboundAttempt): void {
+    if (this.#link !== undefined && !outbound.connected && !outbound.over) outbound.connect(this.#link);
   }
 
   /** Call when the link was lost. */

@@ -37,7 +37,7 @@ export class PendingCalls {
 
   /**
    * Adds an attempt. `answer` gets the whole response if it arrives soon, otherwise `fetch`. `begun` is passed to
-   * `OutboundAttempt.notifyWhole`.
+   * `AttemptResultListener.notifyWhole`.
    */
   add(
     attempt: OutboundAttempt,
@@ -48,11 +48,11 @@ export class PendingCalls {
     call.requireFetch = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
       call.fetchSentAt = waitClock.now();
-      attempt.hold(call.fetchSentAt + this.#fetch.ms);
+      attempt.listener.hold(call.fetchSentAt + this.#fetch.ms);
       answer({ kind: 'fetch' });
     };
     this.#calls.set(attemptName(attempt.request), call);
-    attempt.notifyWhole(answer, call.requireFetch, begun);
+    attempt.listener.notifyWhole(answer, call.requireFetch, begun);
   }
 
   has(name: AttemptName): boolean {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
+import { CLAIM_FRAME } from '../../../shared/attempts/abandoned-attempts.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { STREAM_WINDOW_BYTES } from '../../../shared/wire/protocol-constants.ts';
 import { promise } from '../../support/patience.ts';
@@ -16,11 +17,17 @@ afterEach(endAll);
 const MIB = 1024 * 1024;
 
 /** Opens an attempt with its whole body. */
-function ask(socket: HandSocket, stream: number, standIn: object, more: object = {}): void {
+function ask(
+  socket: HandSocket,
+  stream: number,
+  standIn: object,
+  more: object = {},
+  requestId = `request-${stream}`,
+): void {
   socket.byHand = true;
   const bytes = new TextEncoder().encode(JSON.stringify(chatBody(standIn, more)));
   const frames: Frame[] = [
-    openingFrame(stream, { bodyLength: bytes.length, streaming: 'stream' in more }),
+    openingFrame(stream, { requestId, bodyLength: bytes.length, streaming: 'stream' in more }),
     { type: 'data', stream, offset: 0, bytes },
     { type: 'end', stream, offset: bytes.length },
   ];
@@ -270,11 +277,14 @@ describe('an engine that refuses the stream_options that the gateway put in', ()
 describe('a response that another process of the gateway claims', () => {
   const OPEN = { requestId: 'request-1', resume: true, answerOffset: 0 };
 
+  const STAND_IN = { tokens: 40, tokensPerSecond: 50 };
+  const posts = (requests: readonly { method: string }[]) => requests.filter(({ method }) => method === 'POST');
+
   /** Two tunnels of one session. The attempt runs in the first one, and `claim` claims it on the second. */
   const twoTunnels = async (isOwn: boolean) => {
     const first = await openAgentSide();
     const second = await openAgentSide({ siblings: () => (isOwn ? [first.tunnel.attempts] : []) });
-    ask(first.socket, 1, { tokens: 40, tokensPerSecond: 50 }, { stream: true });
+    ask(first.socket, 1, STAND_IN, { stream: true });
     await first.socket.when('data', 1);
     second.socket.byHand = true;
     return { first, second, claim: () => second.socket.put(openingFrame(7, OPEN)) };
@@ -291,9 +301,27 @@ describe('a response that another process of the gateway claims', () => {
       expect(received(second.socket, 7)).toBe(offset);
       expect(await second.socket.when('report', 7)).toMatchObject({ usage: { complete: true } });
       expect([first.tunnel.inFlight, second.tunnel.inFlight]).toEqual([0, 0]);
-      expect(first.engine.requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+      expect(posts(first.engine.requests)).toHaveLength(1);
     },
   );
+
+  it('reaches the engine once if that process opens it again, because it does not know whether the first did', async () => {
+    const { first, second } = await twoTunnels(true);
+    first.socket.socket.terminate();
+    ask(second.socket, 7, STAND_IN, { stream: true }, OPEN.requestId);
+    const { offset } = await second.socket.when('end', 7);
+    expect(received(second.socket, 7)).toBe(offset);
+    await second.socket.when('report', 7);
+    expect([...posts(first.engine.requests), ...posts(second.engine.requests)]).toHaveLength(1);
+  });
+
+  it('stays with its reader if another process only cancels what it opened before', async () => {
+    const { first, second } = await twoTunnels(true);
+    const claim = { ...CLAIM_FRAME, requestId: OPEN.requestId, attempt: 1, answerOffset: 0, stream: 7 };
+    second.socket.put(claim, { type: 'reset', stream: 7, code: 'cancelled', message: '' });
+    expect(await second.socket.when('reset', 7)).toMatchObject({ code: 'unknown' });
+    expect(await first.socket.when('report', 1)).toMatchObject({ usage: { complete: true } });
+  });
 
   it('is unknown to a gateway that may not claim it, and goes on where it is', async () => {
     const { first, second, claim } = await twoTunnels(false);

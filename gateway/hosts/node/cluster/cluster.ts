@@ -206,6 +206,7 @@ export class Cluster {
 
   /** Passes on only a call that says so: a call crosses at most two links. */
   async #callHere({ className, name, method, args, relayed }: LinkCall): Promise<unknown> {
+    if (className === TUNNEL) return this.#tunnelsHere(name).call(className, name, method, args);
     await this.#membership.current();
     const slot = slotOf(`${className}/${name}`);
     if (relayed === true && !this.#membership.owns(slot)) {
@@ -213,19 +214,23 @@ export class Cluster {
       if (link === undefined) throw new MovedError('this process does not reach the owner either');
       return link.call({ className, name, method, args });
     }
-    return this.#hostOf(className, name).call(className, name, method, args);
+    return this.#ownedHere(className, name).call(className, name, method, args);
   }
 
   async #fetchHere(className: string, name: string, request: Request): Promise<Response> {
+    if (className === TUNNEL) return this.#tunnelsHere(name).fetch(className, name, request);
     await this.#membership.current();
-    return this.#hostOf(className, name).fetch(className, name, request);
+    return this.#ownedHere(className, name).fetch(className, name, request);
   }
 
-  #hostOf(className: string, name: string): Pick<CallableObjects, 'call' | 'fetch'> {
-    if (className === TUNNEL) {
-      if (localTunnelOf(name) === undefined) throw new MovedError('the agent is not connected here');
-      return this.#options.local;
-    }
+  /** Tunnels are not owned, so their requests do not wait for PostgreSQL. @throws MovedError */
+  #tunnelsHere(session: string): Pick<CallableObjects, 'call' | 'fetch'> {
+    if (localTunnelOf(session) === undefined) throw new MovedError('the agent is not connected here');
+    return this.#options.local;
+  }
+
+  /** @throws MovedError */
+  #ownedHere(className: string, name: string): Pick<CallableObjects, 'call' | 'fetch'> {
     if (!this.#membership.owns(slotOf(`${className}/${name}`))) throw new MovedError('not the owner');
     return this.#options.owned;
   }
