@@ -6,6 +6,11 @@ const DONE_MS = 180_000;
 /** Of each line. */
 const STAND_IN = { tokens: 5, tokensPerSecond: 5 };
 
+/** True if an engine got the request for a line. */
+export function isLine({ bodyStart }: { bodyStart: string }): boolean {
+  return bodyStart.includes(JSON.stringify(STAND_IN));
+}
+
 interface SoakedBatchOptions {
   addresses: readonly { url: string }[];
   key: string;

@@ -8,7 +8,7 @@ import { PostgresPool } from '../../gateway/hosts/node/postgresql/postgres-pool.
 import manifest from '../../package.json' with { type: 'json' };
 import { startAgent } from '../support/agent.ts';
 import { installGateway } from '../support/as-version.ts';
-import { type Engine, startEngine } from '../support/engine.ts';
+import { type Engine, type EngineRequest, startEngine } from '../support/engine.ts';
 import { type FileSystem, mountFileSystem } from '../support/file-system.ts';
 import { Gateway } from '../support/gateway.ts';
 import { installGatewayBefore } from '../support/gateway-before.ts';
@@ -19,7 +19,7 @@ import { MODEL } from '../support/test-cluster.ts';
 import { type TwoAddresses, twoAddresses } from '../support/two-addresses.ts';
 import { ROOT } from '../support/where.ts';
 import { LimitedClient } from './limited-client.ts';
-import { SoakedBatch } from './soaked-batch.ts';
+import { isLine, SoakedBatch } from './soaked-batch.ts';
 import { HERE, SoakedNetwork } from './soaked-network.ts';
 
 const GATEWAYS = 3;
@@ -41,6 +41,14 @@ const READY_MS = 60_000;
 /** Maximum wait for the last records. */
 const RECORDS_MS = 60_000;
 const POLL_MS = 500;
+/** Streams from this number on are lines of batches. */
+const LINE_STREAMS = 2 ** 52;
+/** Complete responses to clients, and lines of batches. */
+const COMPLETE = `SELECT count(*) FILTER (WHERE row::json->>'complete' = 'true' AND NOT is_line),
+    count(*) FILTER (WHERE is_line)
+  FROM (SELECT *, (row::json->>'stream')::bigint >= ${LINE_STREAMS} AS is_line FROM usage_records WHERE session <> '') r`;
+/** Maximum number of repeated requests that are listed. */
+const TOLD = 20;
 /** The version before its last change had fewer columns in PostgreSQL. */
 const MIGRATIONS = 'gateway/hosts/node/postgresql/migrations/meta/_journal.json';
 
@@ -261,26 +269,33 @@ export class SoakedCluster {
       missed.push(`a limit of ${LIMIT_PER_MINUTE} requests per minute let ${limited.most} through`);
     const batch = await this.#batch?.results();
     missed.push(...(batch?.missed ?? []));
-    const answered = this.#engines.reduce((all, engine) => all + engine.requests.filter(isCompletion).length, 0);
-    const counted = await this.#counted(answered);
-    if (counted !== answered) missed.push(`usage has ${counted} requests, the engines had ${answered}`);
-    const most = limited?.most ?? 0;
-    const counts = { sent, served, retried, batchLines: batch?.lines ?? 0, limitedPerMinute: most, answered, counted };
-    return { counts, missed };
+    const asked = this.#engines.flatMap(({ requests }) => requests.filter(isCompletion));
+    const responses = asked.filter((request) => request.finishedAt !== undefined && !isLine(request));
+    const [answered, batchLines] = [responses.length, batch?.lines ?? 0];
+    const { counted, countedLines } = await this.#counted(answered, batchLines);
+    if (counted !== answered) missed.push(`usage has ${counted} complete responses, the engines sent ${answered}`);
+    if (countedLines !== batchLines) missed.push(`usage has ${countedLines} lines of batches, not ${batchLines}`);
+    const repeated = repeatedOf(responses);
+    for (const request of repeated.slice(0, TOLD)) this.#options.log(`answered again: ${request}`);
+    const engines = { asked: asked.length, answered, counted, repeated: repeated.length };
+    return {
+      counts: { sent, served, retried, limitedPerMinute: limited?.most ?? 0, batchLines, countedLines, ...engines },
+      missed,
+    };
   }
 
-  /** Requests in the records: they arrive late, so it waits until there are `wanted` or the time is over. */
-  async #counted(wanted: number): Promise<number> {
+  /** Complete responses in the records: they arrive late, so it waits until all are there or the time is over. */
+  async #counted(answered: number, lines: number): Promise<{ counted: number; countedLines: number }> {
     const pool = new PostgresPool({ url: this.#primary.url('otela'), name: 'soak', most: 1 });
     const until = performance.now() + RECORDS_MS;
-    let counted = 0;
-    while (counted < wanted && performance.now() < until) {
-      const { rows } = await pool.query("SELECT count(*) FROM usage_records WHERE session <> ''");
-      counted = Number(rows[0]?.[0]);
+    let [counted, countedLines] = [0, 0];
+    while ((counted < answered || countedLines < lines) && performance.now() < until) {
+      const { rows } = await pool.query(COMPLETE);
+      [counted, countedLines] = (rows[0] ?? []).map(Number) as [number, number];
       await delay(POLL_MS);
     }
     await pool.close();
-    return counted;
+    return { counted, countedLines };
   }
 }
 
@@ -310,6 +325,14 @@ async function fill({ disk }: Process): Promise<void> {
 
 function isCompletion({ url }: { url: string }): boolean {
   return url.endsWith('/chat/completions');
+}
+
+/** Requests that engines answered more than once: a gateway repeats one if it has lost the response. */
+function repeatedOf(requests: readonly EngineRequest[]): string[] {
+  const byName = Map.groupBy(requests, ({ headers }) => headers['x-request-id']);
+  return [...byName].flatMap(([name, all]) =>
+    all.length < 2 ? [] : `${name} at ${all.map(({ arrivedAt }) => new Date(arrivedAt).toISOString()).join(' and ')}`,
+  );
 }
 
 /** Starts a server. Its data is deleted at the end. */

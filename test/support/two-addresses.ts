@@ -1,7 +1,7 @@
 /**
  * A client with two gateways, like an SDK with a second base URL: it alternates between them until an attempt succeeds.
  */
-
+import { randomUUID } from 'node:crypto';
 import { patience } from './patience.ts';
 import { atEnd } from './processes.ts';
 import { chatBody } from './test-cluster.ts';
@@ -58,6 +58,7 @@ export function twoAddresses({
   standIn = { tokens: 2 },
   streams = false,
 }: TwoAddressesOptions): TwoAddresses {
+  const run = randomUUID();
   const underWay = new Set<Promise<void>>();
   const answered: Answered[] = [];
   const client: TwoAddresses = {
@@ -101,7 +102,7 @@ export function twoAddresses({
     const sentAt = Date.now();
     for (let tried = 0; tried < TRIES; tried++) {
       const url = addresses[(n + tried) % addresses.length]?.url ?? '';
-      const id = `req-${n}-${tried}`;
+      const id = `req-${run}-${n}-${tried}`;
       const got = await attempt(url, id);
       if (typeof got !== 'string') {
         client.served++;
