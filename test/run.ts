@@ -127,7 +127,7 @@ async function runAll(
   const lane = async () => {
     for (let job = next(); job !== undefined; job = next()) {
       const { part, project, title } = job;
-      const files = timeLeft.filesOf(job, performance.now() / 1_000, (file) => isShort(part, file));
+      const files = timeLeft.begin(job, performance.now() / 1_000, left);
       tally.leaveOut(job.files.filter((file) => !files.includes(file)));
       const isComputing = COMPUTING.has(part);
       if (isComputing) computing++;
@@ -136,8 +136,7 @@ async function runAll(
         const options = { id: `${run}-${title.replaceAll(/\W+/g, '-')}`, directory, env: { ...env, ...job.env } };
         const outcome = await vitestRun(project, files, { ...options, ...(quiet ? { title } : {}) });
         ended.push({ job, outcome });
-        const expected = files.reduce((sum, file) => sum + job.secondsOf(file), 0);
-        timeLeft.ended(expected, outcome.wallSeconds);
+        timeLeft.ended(job, files, outcome.wallSeconds);
       }
       if (isComputing) computing--;
       else waiting--;
@@ -268,7 +267,7 @@ async function main(argv: string[]): Promise<number> {
   try {
     await Promise.all([buildPrograms(tally), ...(checks ? [runChecks(CHECKS, directory, tally)] : [])]);
     if (checks) await runChecks(DEPLOY_CHECK, directory, tally);
-    const timeLeft = new TimeLeft(60 * Number(wanted['end-within'] ?? Number.POSITIVE_INFINITY));
+    const timeLeft = new TimeLeft(60 * Number(wanted['end-within'] ?? Number.POSITIVE_INFINITY), LANES, slowness());
     await runFiles(files, { directory, tally, timeLeft });
   } finally {
     rmSync(directory, { recursive: true, force: true });

@@ -83,19 +83,27 @@ await test('files that would not end in time are listed and count as skipped', (
 });
 
 await test('a run with a time limit keeps all short files, and the long ones that will end in time', () => {
-  const seconds: Record<string, number> = { short: 100, long: 50, longer: 200, other: 40 };
-  const job = { part: '', title: '', project: '', env: {}, seconds: 390, files: Object.keys(seconds) };
-  const isShort = (file: string) => file === 'short';
-  const filesAt = (timeLeft: TimeLeft, nowS: number) =>
-    timeLeft.filesOf({ ...job, secondsOf: (file) => seconds[file] ?? 0 }, nowS, isShort);
-  assert.deepEqual(filesAt(new TimeLeft(Number.POSITIVE_INFINITY), 1e9), job.files);
-  const timeLeft = new TimeLeft(1_000);
-  assert.deepEqual(filesAt(timeLeft, 220), job.files);
-  assert.deepEqual(filesAt(timeLeft, 230), ['short', 'long', 'longer']);
-  assert.deepEqual(filesAt(timeLeft, 2_000), ['short']);
-  timeLeft.ended(100, 400);
-  assert.deepEqual(filesAt(timeLeft, 220), ['short', 'long', 'other']);
-  assert.deepEqual(filesAt(timeLeft, 300), ['short', 'long']);
+  const [short = ''] = Object.keys(SHORT);
+  const seconds: Record<string, number> = { [short]: 100, long: 50, longer: 200, other: 40 };
+  const secondsOf = (file: string) => seconds[file] ?? 0;
+  const job = { part: 'e2e', title: '', project: '', env: {}, seconds: 390, files: Object.keys(seconds), secondsOf };
+  // Stretched twice: 780 s.
+  const filesAt = (nowS: number, { endS = 1_000, lanes = 1, waiting = 0, ended = 0, running = 0 } = {}) => {
+    const timeLeft = new TimeLeft(endS, lanes, 1);
+    const before = { ...job, files: [short] };
+    if (ended > 0) timeLeft.ended(before, timeLeft.begin(before, 0, []), ended);
+    for (let n = 0; n < running; n++) timeLeft.begin(before, 0, []);
+    return timeLeft.begin(job, nowS, Array(waiting).fill(before));
+  };
+  assert.deepEqual(filesAt(1e9, { endS: Number.POSITIVE_INFINITY }), job.files);
+  assert.deepEqual(filesAt(220), job.files);
+  assert.deepEqual(filesAt(230), [short, 'long', 'longer']);
+  assert.deepEqual(filesAt(2_000), [short]);
+  assert.deepEqual(filesAt(220, { ended: 400 }), [short, 'long', 'other'], 'the run takes four times as long');
+  assert.deepEqual(filesAt(300, { ended: 400 }), [short, 'long']);
+  assert.deepEqual(filesAt(220, { waiting: 2 }), [short, 'long', 'other'], 'short files wait');
+  assert.deepEqual(filesAt(220, { lanes: 2, waiting: 2 }), job.files);
+  assert.deepEqual(filesAt(220, { running: 4 }), [short, 'long', 'other'], 'other jobs are half done');
 });
 
 await test('a change reaches the tests that import it, start its program or read its page, and no others', () => {
