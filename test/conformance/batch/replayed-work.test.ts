@@ -9,6 +9,9 @@ import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { wiretap } from '../../support/wiretap.ts';
 
+/** Longer than what a lease is granted with, so the agent asks for its lines. */
+const LONG_LINE_BYTES = 100_000;
+
 afterAll(endAll);
 
 /** The first line of the response, and its body. */
@@ -36,7 +39,13 @@ it('each of a node’s requests for work is taken once: none that was read on it
   await startAgent({ gateways: [tap.url], token, engineUrl: engine.url });
   await gateway.serving(1);
   const authorization = `Bearer ${key}`;
-  const line = { custom_id: 'a', method: 'POST', url: '/v1/chat/completions', body: chatBody({ tokens: 1 }) };
+  const messages = [{ role: 'user', content: 'x'.repeat(LONG_LINE_BYTES) }];
+  const line = {
+    custom_id: 'a',
+    method: 'POST',
+    url: '/v1/chat/completions',
+    body: chatBody({ tokens: 1 }, { messages }),
+  };
   const form = new FormData();
   form.set('purpose', 'batch');
   form.set('file', new Blob([`${JSON.stringify(line)}\n`]), 'in.jsonl');
