@@ -1,12 +1,13 @@
 import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
 import type { Shape } from '../../scheduler/assignment/types.ts';
+import { choose, type Dispatch, least } from '../../scheduler/follow/dispatch.ts';
 import { kvBytesPerToken } from '../../scheduler/roofline/model-deployment.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
 import { Heap } from '../../scheduler/simulator/heap.ts';
 import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
 import { type HeldRequest, SimulatedEngine } from '../../scheduler/simulator/simulated-engine.ts';
 import { gpusOfShape, sameShape } from './deployment-plan.ts';
-import { choose, type Dispatch, least, type Member, type MemberRole } from './member.ts';
+import type { Member, MemberRole } from './member.ts';
 import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';
 import type { PlacedReplica, ReplicaPlacement } from './placement.ts';
 import { kvMoveSeconds } from './switch-cost.ts';

@@ -1,6 +1,7 @@
+import type { Dispatch } from '../../scheduler/follow/dispatch.ts';
 import type { History } from '../../scheduler/forecast/types.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
-import type { Dispatch, MemberRole } from './member.ts';
+import type { MemberRole } from './member.ts';
 import type { PlacedReplica } from './placement.ts';
 
 /** What a policy sees at the start of a slot: nothing later. */

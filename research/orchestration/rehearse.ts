@@ -1,10 +1,10 @@
 import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
+import type { Dispatch } from '../../scheduler/follow/dispatch.ts';
 import type { SimulatedEngineLimits } from '../../scheduler/simulator/engine-limits.ts';
 import { exponential, seededRandom } from '../../scheduler/simulator/random.ts';
 import type { Requests } from '../../scheduler/simulator/request-arrivals.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
 import { Fleet } from './fleet.ts';
-import type { Dispatch } from './member.ts';
 import type { OrchestrationDecision, RunningRequest } from './orchestrator.ts';
 import { type PlacedReplica, place } from './placement.ts';
 

@@ -1,5 +1,9 @@
-/** Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom. */
+/**
+ * Candidate layouts: for the demand of each slot ahead, the layout with the fewest changes that leaves headroom, and
+ * other layouts on the same GPUs.
+ */
 import { LpProgram, type LpSolution, loadSolver, type Solve } from '../solver/highs.ts';
+import { alternativeLayouts } from './alternative-layouts.ts';
 import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
 
 /** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
@@ -12,7 +16,7 @@ const NEAR_BEST = 0.99;
 const SOLVER = { timeLimitS: 5, gap: 1e-4, seed: 1 };
 
 /**
- * Returns one layout per distinct demand. The demands are the expected demand of each slot, and the highest upper end
+ * Returns first one layout per distinct demand. The demands are the expected demand of each slot, and the highest upper end
  * of the forecast over all slots. Empty if no layout fits.
  */
 export async function candidateLayouts(problem: FollowProblem): Promise<Layout[]> {
@@ -33,7 +37,13 @@ export function candidateLayoutsBy(solve: Solve, problem: FollowProblem): Layout
     const layout = layoutFor(solve, problem, demand);
     if (layout !== undefined && !found.some((known) => sameLayout(known, layout))) found.push(layout);
   }
-  return found;
+  const alternatives = alternativeLayouts(problem, found);
+  return [
+    ...found,
+    ...alternatives.filter(
+      (one, n) => ![...found, ...alternatives.slice(0, n)].some((known) => sameLayout(known, one)),
+    ),
+  ];
 }
 
 /** Requests/s, as `[model][kind]`. */

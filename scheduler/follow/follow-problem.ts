@@ -1,5 +1,8 @@
 /** The input of a decision by forecast. Pure: times in seconds, rates in requests/s. */
+import type { StepModel } from '../roofline/step-model.ts';
+import type { SimulatedEngineLimits } from '../simulator/engine-limits.ts';
 import { type ReplicaPlace, spreadText } from '../solver/replica-place.ts';
+import type { KindLengths } from '../workload/request-kinds.ts';
 
 /** A way to run one replica of a model on nodes of one pool. */
 export interface ReplicaOption {
@@ -10,6 +13,8 @@ export interface ReplicaOption {
   rates: readonly number[];
   /** Seconds of one response without queueing, as `latencyS[kind]`. */
   latencyS: readonly number[];
+  /** The engine of a replica, for simulations; absent: its rates are measured. */
+  engine?: { step: StepModel; limits: SimulatedEngineLimits };
   /** True if a plan cannot change the replicas of this option. */
   fixed?: boolean;
 }
@@ -31,6 +36,8 @@ export interface ForecastDemand {
    */
   mean: readonly (readonly number[])[];
   high: readonly (readonly number[])[];
+  /** Lengths of requests of each kind, from which simulations draw; absent: nothing is simulated. */
+  examples?: readonly (readonly KindLengths[])[];
   /** Replicas by option that an operator ordered, regardless of the forecast. */
   pin?: Layout;
 }

@@ -86,8 +86,11 @@ export class DemandFollower {
 
   #problemOf(looks: readonly ModelSample[], view: NetworkView): FollowProblem {
     const { options, pools, running } = view;
-    const models = looks.map(({ model, followed, expectation }): ForecastDemand => {
-      const demand = demandOf(model.id, followed.counted.kinds, expectation.forecast, this.#options.slotS);
+    const models = looks.map(({ model, kinds, followed, expectation }): ForecastDemand => {
+      const demand = {
+        ...demandOf(model.id, followed.counted.kinds, expectation.forecast, this.#options.slotS),
+        examples: kinds.map((kind) => kind.examples),
+      };
       const pin = this.#options.pins.find((one) => one.model === model.id || one.model === followed.name);
       if (pin === undefined) return demand;
       const layout = pinnedLayout({ ...pin, model: model.id }, options, running);

@@ -3,6 +3,7 @@
  * arrives, before the length of its response is known. So the requests that it judges to be of one kind, its group, are
  * of several kinds. A plan by kinds would separate requests that no router can separate.
  */
+import type { KindLengths } from '../workload/request-kinds.ts';
 import { type FollowProblem, type ForecastDemand, optionsOf, type ReplicaOption } from './follow-problem.ts';
 
 /** `confusion[kind][group]`: requests of a kind that were judged to be of the group. */
@@ -36,7 +37,7 @@ export function groupedProblem(problem: FollowProblem, demand: ForecastDemand, c
   return {
     ...problem,
     options: problem.options.map((option, i) => (own.has(i) ? groupedOption(option, mix) : option)),
-    models: problem.models.map((one) => (one === demand ? groupedDemand(demand, shares) : one)),
+    models: problem.models.map((one) => (one === demand ? groupedDemand(demand, shares, mix) : one)),
   };
 }
 
@@ -68,10 +69,35 @@ function groupedOption(option: ReplicaOption, mix: readonly (readonly number[])[
   };
 }
 
-function groupedDemand(demand: ForecastDemand, shares: readonly (readonly number[])[]): ForecastDemand {
+function groupedDemand(
+  demand: ForecastDemand,
+  shares: readonly (readonly number[])[],
+  mix: readonly (readonly number[])[],
+): ForecastDemand {
   const grouped = (steps: ForecastDemand['mean']) =>
     steps.map((rates) =>
       rates.map((_, group) => rates.reduce((sum, rate, kind) => sum + rate * (shares[kind]?.[group] ?? 0), 0)),
     );
-  return { ...demand, mean: grouped(demand.mean), high: grouped(demand.high) };
+  const { examples } = demand;
+  return {
+    ...demand,
+    mean: grouped(demand.mean),
+    high: grouped(demand.high),
+    ...(examples === undefined ? {} : { examples: mix.map((kinds) => mixedExamples(kinds, examples)) }),
+  };
+}
+
+/** Number of lengths that describe a group. */
+const EXAMPLES = 400;
+
+/** Lengths of a group's requests: of each kind as many as its share, at equal distances in its examples. */
+function mixedExamples(mix: readonly number[], examples: NonNullable<ForecastDemand['examples']>): KindLengths[] {
+  return mix.flatMap((share, kind) => {
+    const own = examples[kind] ?? [];
+    const count = own.length === 0 ? 0 : Math.round(share * EXAMPLES);
+    return Array.from(
+      { length: count },
+      (_, n) => own[Math.floor((n * own.length) / count)] ?? { input: 1, output: 1 },
+    );
+  });
 }

@@ -65,9 +65,9 @@ export function replicaOptions(model: Model, kinds: readonly FittedKind[], conte
       (one) => one.model === model.id && (one.gpu === undefined || one.gpu === pool.gpu.id),
     );
     const found = measured.length > 0 ? measuredOn(measured, kinds) : simulatedOn(model, pool, kinds, context);
-    return found.flatMap(({ spread, rates, latencyS }): ReplicaOption[] => {
+    return found.flatMap(({ spread, ...figures }): ReplicaOption[] => {
       const gpus = gpusOf(spread);
-      if (gpus > pool.gpusPerNode || !rates.some((rate) => rate > 0)) return [];
+      if (gpus > pool.gpusPerNode || !figures.rates.some((rate) => rate > 0)) return [];
       if (pool.allows !== undefined && !pool.allows(model.id, spread)) return [];
       const place: ReplicaPlace = {
         model: model.id,
@@ -75,15 +75,13 @@ export function replicaOptions(model: Model, kinds: readonly FittedKind[], conte
         tp: spread.tp,
         ...(spread.pp === undefined ? {} : { spread }),
       };
-      return [{ place, gpus, rates, latencyS }];
+      return [{ place, gpus, ...figures }];
     });
   });
 }
 
-interface Found {
+interface Found extends Pick<ReplicaOption, 'rates' | 'latencyS' | 'engine'> {
   spread: Parallelism;
-  rates: number[];
-  latencyS: number[];
 }
 
 function measuredOn(measured: MeasuredRates, kinds: readonly FittedKind[]): Found[] {
@@ -110,10 +108,12 @@ function simulatedOn(
     if (tables.size >= TABLES_MAX) tables.clear();
     tables.set(key, table);
   }
-  return table.shapes.map(({ shape, rates, latencyS }) => ({
+  const { shapes } = table;
+  return shapes.map(({ shape, rates, latencyS }) => ({
     spread: spreadOf(shape.tp, shape.pp),
-    rates: [...rates],
-    latencyS: [...latencyS],
+    rates,
+    latencyS,
+    engine: { step: table.step(shape), limits },
   }));
 }
 

@@ -10,7 +10,7 @@ import {
   startsOf,
   stopsOf,
 } from './follow-problem.ts';
-import { transitionCost } from './transition-cost.ts';
+import { LayoutCosts } from './layout-costs.ts';
 
 export interface DecideOptions {
   /** A change must save this share of the cost of staying, because forecasts are inaccurate. */
@@ -58,7 +58,12 @@ export class Decider {
 
   #choose(problem: FollowProblem, candidates: readonly Layout[]): FollowDecision {
     const { running } = problem;
-    const stayCost = transitionCost(problem, running, undefined);
+    const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
+    const layouts = candidates.filter((one) => !sameLayout(one, running));
+    const shortlist = new LayoutCosts(problem, steps, []).cheapest(layouts);
+    const wished = layouts.length > 0 && this.#target.length === running.length ? [this.#target] : [];
+    const costs = new LayoutCosts(problem, steps, [...shortlist, ...wished]);
+    const stayCost = costs.stay;
     const stay: FollowDecision = {
       kind: 'keep',
       layout: running,
@@ -68,14 +73,12 @@ export class Decider {
       bestCost: stayCost,
       why: '',
     };
-    const layouts = candidates.filter((one) => !sameLayout(one, running));
     if (layouts.length === 0) {
       this.#agreed = 0;
       return { ...stay, why: 'no layout that fits is better for any slot of the forecast' };
     }
-    const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
-    const { layout, at, cost } = bestCourse(problem, layouts, steps, stayCost);
-    const costs = { stayCost, bestCost: cost };
+    const { layout, at, cost } = costs.best(shortlist);
+    const both = { stayCost, bestCost: cost };
     const change = changeText(problem, running, layout);
     const figures = `${cost.toFixed(1)} request seconds in ${steps} slots, including the switch; the current layout costs ${stayCost.toFixed(1)}`;
     // A change that only starts replicas interrupts no request, and a pin is an operator's order. Neither of them needs
@@ -93,11 +96,11 @@ export class Decider {
         : `not worth a switch (${change}): ${figures}`;
       return { ...stay, why };
     }
-    this.#agree(problem, layout, steps, stayCost, margin);
+    this.#agree(costs, wished, layout, margin);
     if (at > 0 && !ordered)
       return {
         ...stay,
-        ...costs,
+        ...both,
         kind: 'wait',
         next: layout,
         inSlots: at,
@@ -107,24 +110,23 @@ export class Decider {
     if (!starts && !ordered && !begun && this.#agreed < this.#options.confirm)
       return {
         ...stay,
-        ...costs,
+        ...both,
         kind: 'wait',
         next: layout,
         inSlots: 1,
         why: `${change}, if the next slot agrees: ${figures}`,
       };
     this.#agreed = 0;
-    return { kind: 'switch', layout, next: layout, inSlots: 0, ...costs, why: `${change}: ${figures}` };
+    return { kind: 'switch', layout, next: layout, inSlots: 0, ...both, why: `${change}: ${figures}` };
   }
 
   /**
    * Consecutive slots may prefer different layouts. They agree only if the layout that the previous slot preferred is
    * also worthwhile now.
    */
-  #agree(problem: FollowProblem, layout: Layout, steps: number, stayCost: number, margin: number): void {
-    const wished = this.#target.length === layout.length ? [this.#target] : [];
-    const still = stayCost - bestCourse(problem, wished, steps, stayCost).cost;
-    this.#agreed = still > 0 && still >= stayCost * margin ? this.#agreed + 1 : 1;
+  #agree(costs: LayoutCosts, wished: readonly Layout[], layout: Layout, margin: number): void {
+    const still = costs.stay - costs.best(wished).cost;
+    this.#agreed = still > 0 && still >= costs.stay * margin ? this.#agreed + 1 : 1;
     this.#target = layout;
   }
 }
@@ -132,19 +134,6 @@ export class Decider {
 function pinned(problem: FollowProblem, stay: FollowDecision, layout: Layout): FollowDecision {
   const why = `an operator's pin: ${changeText(problem, problem.running, layout)}`;
   return { ...stay, kind: 'switch', layout, next: layout, why };
-}
-
-/**
- * Returns the cheapest of these layouts and the step in which to change to it; the running layout if none is cheaper.
- */
-function bestCourse(problem: FollowProblem, layouts: readonly Layout[], steps: number, stayCost: number) {
-  let best = { layout: problem.running, at: 0, cost: stayCost };
-  for (const layout of layouts)
-    for (let at = 0; at < steps; at++) {
-      const cost = transitionCost(problem, layout, at);
-      if (cost < best.cost) best = { layout, at, cost };
-    }
-  return best;
 }
 
 /** True if a model gets its first replica. */

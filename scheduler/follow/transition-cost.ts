@@ -163,7 +163,7 @@ function meanwhile(running: Layout, to: Layout, least: Layout, done: number, end
  * Demand halfway between the expected and the high demand, because a layout that just fits the mean would have a queue
  * in every other slot.
  */
-function midDemand({ mean, high }: ForecastDemand, step: number): number[] {
+export function midDemand({ mean, high }: Pick<ForecastDemand, 'mean' | 'high'>, step: number): number[] {
   return (mean[step] ?? []).map((one, kind) => (one + (high[step]?.[kind] ?? one)) / 2);
 }
 

@@ -1,17 +1,19 @@
 import type { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
 import { DemandForecaster, demandOf } from '../../../scheduler/follow/demand-forecaster.ts';
+import type { Dispatch } from '../../../scheduler/follow/dispatch.ts';
 import type { FollowProblem, ForecastDemand, Layout } from '../../../scheduler/follow/follow-problem.ts';
 import { kindShares } from '../../../scheduler/follow/kind-shares.ts';
 import { Decider } from '../../../scheduler/follow/switch-decision.ts';
+import type { SimulatedEngineLimits } from '../../../scheduler/simulator/engine-limits.ts';
 import { type DeploymentPlan, gpusOfShape, planText, sameShape } from '../deployment-plan.ts';
 import { fits } from '../exhaustive.ts';
-import type { Dispatch } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator, View } from '../orchestrator.ts';
 import type { PlacedReplica } from '../placement.ts';
 
 export interface LiveOptions {
   table: RateTable;
+  limits: SimulatedEngineLimits;
   /** Layouts that the decider compares with the running one. */
   candidates: (problem: FollowProblem) => readonly Layout[];
   /** Seconds for which GPUs do not serve when their replica changes, from the plan of the transfer. */
@@ -36,17 +38,19 @@ const layoutIn = (table: RateTable, plan: DeploymentPlan): Layout =>
   table.shapes.map(({ shape }) => plan.find((group) => sameShape(group.shape, shape))?.replicas ?? 0);
 
 /**
- * The planner of `otela-plan watch --forecast`: its forecaster, its decider with costs by averages, and its shares of
- * kinds, for the requests of an experiment. It simulates no candidate.
+ * The planner of `otela-plan watch --forecast`: its forecaster, its decider with simulated layouts, and its shares of
+ * kinds, for the requests of an experiment.
  */
-export function live({ table, candidates, switchS, initial }: LiveOptions): Orchestrator {
+export function live({ table, limits, candidates, switchS, initial }: LiveOptions): Orchestrator {
   const model = table.site.model.id;
   const kinds = table.kinds.map(({ name }) => name);
+  const examples = table.kinds.map((kind) => kind.examples);
   const options = table.shapes.map(({ shape, rates, latencyS }) => ({
     place: { model, pool: POOL, tp: shape.tp, ...(shape.pp === 1 ? {} : { spread: shape }) },
     gpus: gpusOfShape(shape),
     rates,
     latencyS,
+    engine: { step: table.step(shape), limits },
   }));
   const planOf = (layout: Layout): DeploymentPlan =>
     table.shapes.flatMap(({ shape }, i) => ((layout[i] ?? 0) > 0 ? [{ shape, replicas: layout[i] ?? 0 }] : []));
@@ -55,9 +59,12 @@ export function live({ table, candidates, switchS, initial }: LiveOptions): Orch
 
   const expected = ({ history }: View): ForecastDemand => {
     const end = history.counts[0]?.length ?? 0;
-    if (end > 0) return demandOf(model, kinds, forecaster.expect(history, end, 0, HORIZON).forecast, history.slotS);
+    if (end > 0) {
+      const { forecast } = forecaster.expect(history, end, 0, HORIZON);
+      return { ...demandOf(model, kinds, forecast, history.slotS), examples };
+    }
     const steady = Array.from({ length: HORIZON }, () => initial);
-    return { model, kinds, mean: steady, high: steady };
+    return { model, kinds, mean: steady, high: steady, examples };
   };
 
   const dispatchOf = (problem: FollowProblem, demand: ForecastDemand, layout: Layout): Dispatch => {

@@ -1,12 +1,12 @@
 import type { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { SchedulerError } from '../../../scheduler/errors.ts';
+import type { Dispatch } from '../../../scheduler/follow/dispatch.ts';
 import type { FittedForecaster, History } from '../../../scheduler/forecast/types.ts';
 import type { SimulatedEngineLimits } from '../../../scheduler/simulator/engine-limits.ts';
 import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../deployment-plan.ts';
 import { type Evaluation, type ExpectedLoad, evaluate, overloadSeconds } from '../evaluate.ts';
 import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
 import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
-import type { Dispatch } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator, RunningRequest, View } from '../orchestrator.ts';
 import type { PlacedReplica } from '../placement.ts';
 import {
@@ -63,7 +63,11 @@ interface Candidate {
   darkS: number;
 }
 
-const SHORTLIST = 5;
+/**
+ * Plans with the best averages that are simulated. Averages rank pipelines too high: with 5 plans, the P99 of a steady
+ * mix on 8 H100 was 12.2 s, with 24 it is 3.6 s.
+ */
+const SHORTLIST = 24;
 /**
  * Number of the best candidates that are rehearsed over the whole horizon, if the first rehearsal covers only its
  * beginning.

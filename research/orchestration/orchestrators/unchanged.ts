@@ -1,5 +1,5 @@
+import type { Dispatch } from '../../../scheduler/follow/dispatch.ts';
 import type { DeploymentPlan } from '../deployment-plan.ts';
-import type { Dispatch } from '../member.ts';
 import type { OrchestrationDecision, Orchestrator } from '../orchestrator.ts';
 
 const decision = (plan: DeploymentPlan, dispatch: Dispatch, note: string): OrchestrationDecision => ({

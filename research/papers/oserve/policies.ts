@@ -1,11 +1,10 @@
 import { candidateLayoutsBy } from '../../../scheduler/follow/candidate-layouts.ts';
-import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-problem.ts';
+import type { FollowProblem } from '../../../scheduler/follow/follow-problem.ts';
 import { chooseForecaster } from '../../../scheduler/forecast/choose-forecaster.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { loadSolver } from '../../../scheduler/solver/highs.ts';
 import { kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import { type DeploymentPlan, keyOf } from '../../orchestration/deployment-plan.ts';
-import { fillingLayouts } from '../../orchestration/filling-layouts.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
 import { live } from '../../orchestration/orchestrators/live.ts';
@@ -46,10 +45,8 @@ export const POLICIES = [
   'ours, kinds ignored',
   /** The next minutes are known, request by request, and a switch costs nothing: an upper bound of the gain. */
   'ours, foreseeing',
-  /** The planner of `otela-plan watch --forecast`: averages compare layouts. */
+  /** The planner of `otela-plan watch --forecast`. */
   'live planner',
-  /** The same with only the layouts of its integer program. */
-  'live planner, all GPUs',
 ] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
@@ -167,16 +164,14 @@ export function runOurs(given: Setup, { switchS, judged, ...settings }: OursSett
 }
 
 /** The planner of `otela-plan watch --forecast`, with kinds as judged at arrival. */
-function runLive(given: Setup, candidates: (problem: FollowProblem) => readonly Layout[]): TimelineResult {
+export function runLivePlanner(given: Setup): TimelineResult {
   const setup = asJudged(given);
   const { table } = setup;
   const switchS = (running: readonly PlacedReplica[], to: DeploymentPlan) =>
     switchCost(running, to, table.site, 'peer transfer').seconds;
-  return run(setup, live({ table, candidates, switchS, initial: setup.demand }));
+  const candidates = (problem: FollowProblem) => candidateLayoutsBy(solve, problem);
+  return run(setup, live({ table, limits: DEFAULT_LIMITS, candidates, switchS, initial: setup.demand }));
 }
-
-export const runLivePlanner = (setup: Setup): TimelineResult =>
-  runLive(setup, (problem) => candidateLayoutsBy(solve, problem));
 
 /** The minutes before the span as a setup, for choices; without a past the span itself: then choices have hindsight. */
 export function lately(setup: Setup): Setup {
@@ -228,10 +223,6 @@ export function runPolicies(setup: Setup): Record<PolicyName, TimelineResult> {
       margin: 0,
     }),
     'live planner': runLivePlanner(setup),
-    'live planner, all GPUs': runLive(setup, (problem) => [
-      ...candidateLayoutsBy(solve, problem),
-      ...fillingLayouts(problem),
-    ]),
   };
 }
 
