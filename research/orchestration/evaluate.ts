@@ -1,7 +1,7 @@
-import { balance } from '../../scheduler/assignment/demand-assignment.ts';
 import type { RateTable } from '../../scheduler/assignment/rate-table.ts';
 import type { Assignment } from '../../scheduler/assignment/types.ts';
 import type { DeploymentPlan } from './deployment-plan.ts';
+import { planAssignment } from './plan-assignment.ts';
 
 /** The expected load for the duration of a plan. */
 export interface ExpectedLoad {
@@ -41,18 +41,10 @@ const ARRIVALS_CV = 1.3;
  * (`serving/fluid`). Demand above the capacity waits: the mean wait of an excess that lasts for the horizon.
  */
 export function evaluate(table: RateTable, plan: DeploymentPlan, expected: ExpectedLoad): Evaluation {
-  const groups = plan.map(({ shape }) => table.of(shape));
-  const problem = {
-    rates: groups.map(({ rates }) => rates),
-    replicas: plan.map(({ replicas }) => replicas),
-    demand: expected.demand,
-  };
-  const preference = {
-    cost: groups.map(({ latencyS }) => latencyS.map((s) => (Number.isFinite(s) ? s : 1e4))),
-    idle: IDLE_LOAD,
-  };
-  const assignment = balance(problem, preference);
-  const high = balance({ ...problem, demand: expected.high });
+  const latencies = plan.map(({ shape }) => table.of(shape).latencyS);
+  const cost = latencies.map((ofKinds) => ofKinds.map((s) => (Number.isFinite(s) ? s : 1e4)));
+  const assignment = planAssignment(table, plan, expected.demand, { cost, idle: IDLE_LOAD });
+  const high = planAssignment(table, plan, expected.high);
   const total = expected.demand.reduce((sum, one) => sum + one, 0);
   let powers = 0;
   for (const [g, group] of plan.entries()) {

@@ -6,10 +6,18 @@ import { plansOf } from './enumerate.ts';
 import { place } from './placement.ts';
 
 /** Plans of undominated shapes. */
-export function candidatePlans(table: RateTable, gpus: number): DeploymentPlan[] {
-  const shapes = undominated(table.shapes).map(({ shape }) => shape);
-  return plansOf(shapes, gpus).filter((plan) => fits(plan, table.site));
-}
+export const candidatePlans = (table: Pick<RateTable, 'shapes' | 'site'>, gpus: number): DeploymentPlan[] =>
+  plansOfShapes(undominated(table.shapes), gpus, table.site);
+
+/** Plans of all shapes: averages, which may be wrong, leave none out. */
+export const allPlans = (table: Pick<RateTable, 'shapes' | 'site'>, gpus: number): DeploymentPlan[] =>
+  plansOfShapes(table.shapes, gpus, table.site);
+
+const plansOfShapes = (rates: readonly ShapeRates[], gpus: number, site: Site): DeploymentPlan[] =>
+  plansOf(
+    rates.map(({ shape }) => shape),
+    gpus,
+  ).filter((plan) => fits(plan, site));
 
 /** True if the plan fits the nodes: two replicas of seven GPUs and one of two do not fit two nodes of eight. */
 export function fits(plan: DeploymentPlan, site: Site): boolean {
@@ -33,16 +41,16 @@ export function uniformPlans(shapes: readonly Shape[], gpus: number, site: Site)
   });
 }
 
-/** Removes the shapes that another shape of at most as many GPUs beats in every kind, in both rate and latency. */
+/**
+ * Removes the shapes that another shape of at most as many GPUs beats in every kind, in both rate and latency. A
+ * pipeline counts with the rates that it has if it serves one kind: an assignment may give it only that kind.
+ */
 function undominated(shapes: readonly ShapeRates[]): ShapeRates[] {
+  const beats = (a: ShapeRates, b: ShapeRates) =>
+    gpusOfShape(a.shape) <= gpusOfShape(b.shape) &&
+    a.rates.every((rate, j) => rate >= (b.alone[j] ?? 0)) &&
+    a.latencyS.every((latency, j) => latency <= (b.latencyS[j] ?? 0));
   return shapes.filter(
-    (one, i) =>
-      !shapes.some((other, o) => {
-        if (o === i || gpusOfShape(other.shape) > gpusOfShape(one.shape)) return false;
-        const faster = other.rates.every((rate, j) => rate >= (one.rates[j] ?? 0));
-        const sooner = other.latencyS.every((latency, j) => latency <= (one.latencyS[j] ?? 0));
-        const same = faster && sooner && other.rates.every((rate, j) => rate === one.rates[j]);
-        return faster && sooner && (!same || o < i);
-      }),
+    (one, i) => !shapes.some((other, o) => o !== i && beats(other, one) && (o < i || !beats(one, other))),
   );
 }

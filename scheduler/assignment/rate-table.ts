@@ -93,7 +93,7 @@ export class RateTable {
       latencyS.push(rate > 0 ? fluid.at(nominal).latencyS : Number.POSITIVE_INFINITY);
     }
     const together = this.#together(shape, alone);
-    return { shape, rates: alone.map((rate) => rate * together), latencyS };
+    return { shape, rates: together < 1 ? alone.map((rate) => rate * together) : alone, alone, latencyS };
   }
 
   /**

@@ -10,8 +10,10 @@ export interface Shape {
 /** Rates of a replica of one shape. */
 export interface ShapeRates {
   shape: Shape;
-  /** Requests/s if the replica serves only this kind, as `rates[kind]` (n_kj of OServe §4.2). */
+  /** Requests/s that add up if the replica serves several kinds, as `rates[kind]` (n_kj of OServe §4.2). */
   rates: readonly number[];
+  /** Requests/s if the replica serves only this kind: in a pipeline more than in `rates`. */
+  alone: readonly number[];
   /** Seconds of one response at a load of 70 %, as `latencyS[kind]`. */
   latencyS: readonly number[];
 }

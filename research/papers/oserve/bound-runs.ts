@@ -1,10 +1,10 @@
 /** The least P99 that any sequence of deployments of a small cluster can reach, by trying all of them. */
 import * as z from 'zod';
-import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
+import type { Dispatch } from '../../../scheduler/follow/dispatch.ts';
 import { type DeploymentPlan, planText } from '../../orchestration/deployment-plan.ts';
-import { candidatePlans } from '../../orchestration/exhaustive.ts';
-import type { Dispatch } from '../../orchestration/member.ts';
+import { allPlans } from '../../orchestration/exhaustive.ts';
 import type { Orchestrator } from '../../orchestration/orchestrator.ts';
+import { planAssignment } from '../../orchestration/plan-assignment.ts';
 import { bestStatic, raceFor, runOurs, staticOf } from './policies.ts';
 import { type Setup, SLOT_S, setupOf, type TraceName } from './setups.ts';
 
@@ -28,13 +28,12 @@ interface Option {
 }
 
 /** Every plan, with the least loaded replica and, if replicas differ, with kinds assigned for the span's true demand. */
-function optionsOf({ table: rates, demand }: Setup): Option[] {
-  return candidatePlans(rates, rates.site.gpus).flatMap((plan): Option[] => {
+export function optionsOf({ table: rates, demand }: Pick<Setup, 'table' | 'demand'>): Option[] {
+  return allPlans(rates, rates.site.gpus).flatMap((plan): Option[] => {
     const name = planText(plan);
     const plain: Option = { plan, dispatch: { kind: 'least-loaded' }, name };
     if (plan.length < 2) return [plain];
-    const shapes = plan.map(({ shape }) => rates.of(shape).rates);
-    const { flow } = balance({ rates: shapes, replicas: plan.map(({ replicas }) => replicas), demand });
+    const { flow } = planAssignment(rates, plan, demand);
     return [plain, { plan, dispatch: { kind: 'flow', flow }, name: `${name}, kinds` }];
   });
 }

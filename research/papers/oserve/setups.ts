@@ -1,4 +1,3 @@
-import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
 import { RateTable } from '../../../scheduler/assignment/rate-table.ts';
 import { findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
 import { withDatasheetMemory } from '../../../scheduler/catalogue/datasheet-memory.ts';
@@ -9,6 +8,7 @@ import type { Requests } from '../../../scheduler/simulator/request-arrivals.ts'
 import { fitKinds, type KindLengths, kindClassifier } from '../../../scheduler/workload/request-kinds.ts';
 import type { DeploymentPlan } from '../../orchestration/deployment-plan.ts';
 import { uniformPlans } from '../../orchestration/exhaustive.ts';
+import { planAssignment } from '../../orchestration/plan-assignment.ts';
 import { judgeAtArrival, kindsAsJudged } from '../../workload/arrival.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { azureByMinute, type DrawnOptions, fileByMinute, type Span, serveGenSpan } from './traces.ts';
@@ -218,10 +218,8 @@ export function meanDemand(table: RateTable, requests: Requests, seconds: number
   return demand;
 }
 
-export function planLoad(table: RateTable, plan: DeploymentPlan, demand: readonly number[]): number {
-  const rates = plan.map(({ shape }) => table.of(shape).rates);
-  return balance({ rates, replicas: plan.map(({ replicas }) => replicas), demand }).load;
-}
+export const planLoad = (table: RateTable, plan: DeploymentPlan, demand: readonly number[]): number =>
+  planAssignment(table, plan, demand).load;
 
 export const uniformsOf = (table: RateTable, gpus: number): DeploymentPlan[] =>
   uniformPlans(

@@ -1,10 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { gpusOfPlan } from '../../../research/orchestration/deployment-plan.ts';
+import { gpusOfPlan, planText } from '../../../research/orchestration/deployment-plan.ts';
 import { plansOf } from '../../../research/orchestration/enumerate.ts';
-import { candidatePlans, fits, uniformPlans } from '../../../research/orchestration/exhaustive.ts';
+import { allPlans, candidatePlans, fits, uniformPlans } from '../../../research/orchestration/exhaustive.ts';
 import { flowGuided, leastLoaded } from '../../../research/orchestration/flow-guided.ts';
 import { place } from '../../../research/orchestration/placement.ts';
+import { planAssignment } from '../../../research/orchestration/plan-assignment.ts';
+import { optionsOf } from '../../../research/papers/oserve/bound-runs.ts';
+import { balance } from '../../../scheduler/assignment/demand-assignment.ts';
 import { tableOf } from './support.ts';
 
 describe('the search for a deployment', () => {
@@ -41,6 +44,44 @@ describe('the search for a deployment', () => {
           expect(new Set(nodes).size).toBe(1);
         }
     }
+  });
+
+  it('keeps a pipeline that loses throughput only if it serves several kinds', () => {
+    const four = tableOf(4);
+    const pair = { shape: { tp: 2, pp: 1 }, rates: [10, 10], alone: [10, 10], latencyS: [1, 1] };
+    const textsOf = (alone: number[]) => {
+      const stages = { shape: { tp: 1, pp: 2 }, rates: alone.map((rate) => 0.7 * rate), alone, latencyS: [2, 2] };
+      return candidatePlans({ site: four.site, shapes: [pair, stages] }, 4).map(planText);
+    };
+    expect(textsOf([12, 9])).toContain('1 × TP 2, 1 × TP 1 × PP 2');
+    expect(textsOf([9, 9])).toEqual(['2 × TP 2']);
+    // A bound must not depend on averages.
+    expect(allPlans(four, 4)).toHaveLength(10);
+    expect(optionsOf({ table: four, demand: [5, 5] })).toHaveLength(14);
+  });
+
+  it('assigns a pipeline the rates for one kind if it serves only one', () => {
+    const four = tableOf(4);
+    const [pair, stages] = [
+      { tp: 2, pp: 1 },
+      { tp: 1, pp: 2 },
+    ];
+    const added = (plan: readonly { shape: typeof pair; replicas: number }[], demand: number[]) =>
+      balance({
+        rates: plan.map(({ shape }) => four.of(shape).rates),
+        replicas: plan.map(({ replicas }) => replicas),
+        demand,
+      });
+    const apart = [
+      { shape: pair, replicas: 1 },
+      { shape: stages, replicas: 1 },
+    ];
+    const full = four.of(stages).rates[0] ?? 0;
+    const demand = [full, four.of(pair).rates[1] ?? 0];
+    expect(added(apart, demand).flow[1]?.[1]).toBe(0);
+    expect(planAssignment(four, apart, demand).load).toBeLessThan(0.97 * added(apart, demand).load);
+    const alike = [{ shape: stages, replicas: 2 }];
+    expect(planAssignment(four, alike, demand)).toEqual(added(alike, demand));
   });
 
   it('counts as many replicas of one shape as nodes have room for', () => {
