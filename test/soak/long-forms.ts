@@ -111,6 +111,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/regions-week.ts'],
   },
   {
+    name: 'follow',
+    what: 'a planner that recorded the earlier days itself changes the deployment before the mix of requests flips',
+    minutes: 9,
+    argv: ['test/soak/follow.ts'],
+  },
+  {
     name: 'oserve',
     what: "OServe's claims over all models, traces and spans: no request is lost, the search and the switches stay in their bands",
     minutes: 20,
