@@ -9,7 +9,7 @@ import { atEnd, endAll, eventually } from '../../support/processes.ts';
 import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { wiretap } from '../../support/wiretap.ts';
 
-/** Longer than what a lease is granted with, so the agent asks for its lines. */
+/** Longer than the lines that a lease carries, so the agent asks for them. */
 const LONG_LINE_BYTES = 100_000;
 
 afterAll(endAll);
