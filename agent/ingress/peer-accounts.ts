@@ -2,10 +2,11 @@
 import { PROVIDER_ID_PATTERN } from '../../shared/routing/trusted-providers.ts';
 import { GpuShare } from '../../shared/usage/gpu-share.ts';
 import { GPU_MS_MAX, type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
-import type { PeerAllowance, PeerAllowances } from '../../shared/usage/peer-allowance.ts';
+import type { PeerAllowances } from '../../shared/usage/peer-allowance.ts';
 import { readableReceipt } from '../../shared/usage/readable-receipt.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 import type { AccountedOpen, AttemptAccount, CallerAccount } from '../attempts/caller-account.ts';
+import { PeerAdmission } from './peer-admission.ts';
 import { NO_RECEIPT } from './resolve-route.ts';
 
 const HOUR_MS = 60 * 60_000;
@@ -35,8 +36,7 @@ interface PeerAccountsOptions {
 export class PeerAccounts {
   readonly #options: PeerAccountsOptions;
   readonly #share = new GpuShare();
-  readonly #running = new Map<string, number>();
-  #allowances: ReadonlyMap<string, PeerAllowance> = new Map();
+  readonly #admission = new PeerAdmission();
 
   constructor(options: PeerAccountsOptions) {
     this.#options = options;
@@ -44,7 +44,7 @@ export class PeerAccounts {
 
   /** Replaces what peer institutions may use. An institution without an allowance has no limit. */
   setAllowances(allowances: PeerAllowances): void {
-    this.#allowances = new Map(Object.entries(allowances));
+    this.#admission.setAllowances(allowances);
   }
 
   /**
@@ -59,23 +59,15 @@ export class PeerAccounts {
   }
 
   #refusal(open: AccountedOpen, peer: string | undefined): ReturnType<CallerAccount['refusal']> {
-    const allowance = peer === undefined ? undefined : this.#allowances.get(peer);
-    if (peer === undefined || allowance === undefined) return undefined;
-    const project = readableReceipt(open.receipt)?.project ?? '';
-    const over = allowance.over ?? ownMember(allowance.projects, project);
-    if (over !== undefined) return { code: 'over_quota', message: `${peer} has reached its limit ${over}` };
-    const { running = 0, waiting = 0 } = this.#options.load() ?? {};
-    if (allowance.share === undefined || waiting === 0) return undefined;
-    // A share is at least one request, so that a small share is not none.
-    const most = Math.max(1, Math.floor(allowance.share * (running + waiting + 1)));
-    if ((this.#running.get(peer) ?? 0) < most) return undefined;
-    return { code: 'overloaded', message: `${peer} has its share of this node` };
+    if (peer === undefined) return undefined;
+    return this.#admission.refusal(peer, projectOf(open), this.#options.load());
   }
 
   #begin(open: AccountedOpen, peer: string | undefined): AttemptAccount {
     const { gpus, now } = this.#options;
     const share = this.#share.begin(gpus(), now());
-    this.#count(peer, 1);
+    const project = peer === undefined ? '' : projectOf(open);
+    this.#admission.count(peer, project, 1);
     let ended = false;
     return {
       report: (usage, timings) => {
@@ -83,17 +75,10 @@ export class PeerAccounts {
       },
       end: () => {
         share.end(now());
-        if (!ended) this.#count(peer, -1);
+        if (!ended) this.#admission.count(peer, project, -1);
         ended = true;
       },
     };
-  }
-
-  #count(peer: string | undefined, change: 1 | -1): void {
-    if (peer === undefined) return;
-    const running = (this.#running.get(peer) ?? 0) + change;
-    if (running > 0) this.#running.set(peer, running);
-    else this.#running.delete(peer);
   }
 
   #record(
@@ -154,9 +139,9 @@ export class PeerAccounts {
   }
 }
 
-/** The value of a member. The name comes from a peer institution, so it may be `constructor`. */
-function ownMember<V>(record: Readonly<Record<string, V>> = {}, name: string): V | undefined {
-  return Object.hasOwn(record, name) ? record[name] : undefined;
+/** The project that a peer institution names; empty: none. */
+function projectOf({ receipt }: AccountedOpen): string {
+  return readableReceipt(receipt)?.project ?? '';
 }
 
 /** The peer institution in the id of a provider, such as `lab@psi`; undefined for this agent's institution. */

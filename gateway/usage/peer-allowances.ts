@@ -23,17 +23,21 @@ interface PeerSum extends Record<MonthlyAmount, number> {
 /** Compares limits with usage. Pure. */
 export function allowancesOf(limits: PeerLimits, sums: readonly PeerSum[]): PeerAllowances {
   const allowances: PeerAllowances = {};
-  for (const [peer, { share, projects = {}, ...monthly }] of Object.entries(limits)) {
+  for (const [peer, { share, priority, projects = {}, ...monthly }] of Object.entries(limits)) {
     const own = sums.filter(({ key }) => key === peerKey(peer));
     const over = reached(monthly, own);
     const projectsOver: Record<string, MonthlyAmount> = {};
-    for (const [project, limit] of Object.entries(projects)) {
+    const projectShares: Record<string, number> = {};
+    for (const [project, { share: part, ...limit }] of Object.entries(projects)) {
+      if (part !== undefined) projectShares[project] = part;
       const used = own.filter((one) => one.project === `${project}@${peer}`);
       const reason = reached(limit, used);
       if (reason !== undefined) projectsOver[project] = reason;
     }
     allowances[peer] = {
       ...(share !== undefined && { share }),
+      ...(Object.keys(projectShares).length > 0 && { project_shares: projectShares }),
+      ...(priority !== undefined && { priority }),
       ...(over !== undefined && { over }),
       ...(Object.keys(projectsOver).length > 0 && { projects: projectsOver }),
     };

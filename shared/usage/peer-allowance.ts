@@ -13,17 +13,31 @@ export const MONTHLY_AMOUNTS = ['requests_per_month', 'tokens_per_month', 'gpu_s
 export type MonthlyAmount = (typeof MONTHLY_AMOUNTS)[number];
 const amount = z.enum(MONTHLY_AMOUNTS);
 
+/** Part of a node's requests. */
+export const shareSchema = z.number().min(0).max(1);
+/** Requests of this institution have 0, and so do peer institutions without a priority. */
+export const peerPrioritySchema = z.int().min(-10).max(0);
+
 function bounded<K extends z.ZodString, V extends z.ZodType>(key: K, value: V, most: number) {
   return z.record(key, value).refine((record) => Object.keys(record).length <= most, `at most ${most} members`);
 }
 
+const projectPattern = z.string().regex(PEER_PROJECT_PATTERN);
+
 const allowanceSchema = z.object({
   /** Part of a node's requests that the institution may have while requests wait at the node's engine; absent: all. */
-  share: z.number().min(0).max(1).optional(),
+  share: shareSchema.optional(),
+  /** The same for single projects of the institution. */
+  project_shares: bounded(projectPattern, shareSchema, PEER_PROJECTS_MAX).optional(),
+  /**
+   * While requests wait at the node's engine, the institution gets no further request of a node that has one of an
+   * institution with a higher priority.
+   */
+  priority: peerPrioritySchema.optional(),
   /** The limit that the institution has reached this month; absent: none. */
   over: amount.optional(),
   /** The same for single projects of the institution. */
-  projects: bounded(z.string().regex(PEER_PROJECT_PATTERN), amount, PEER_PROJECTS_MAX).optional(),
+  projects: bounded(projectPattern, amount, PEER_PROJECTS_MAX).optional(),
 });
 export type PeerAllowance = z.infer<typeof allowanceSchema>;
 

@@ -139,6 +139,47 @@ test('while requests wait at the engine a peer gets its share, and otherwise wha
   expect(psi.refusal(open(receipt('+')))).toBeUndefined();
 });
 
+test('while requests wait a peer yields to institutions of a higher priority at the node, and to no other', () => {
+  const load = { running: 1, waiting: 1 };
+  const { made } = accounts(1, load);
+  const [psi, eth, own] = ['psi', 'eth', undefined].map((name) => made.of(() => name));
+  const refused = (account = psi) => account?.refusal(open(receipt('+')));
+  made.setAllowances({ psi: { priority: -2 }, eth: { priority: -1 } });
+  // The waiting request is not of a higher priority.
+  psi?.begin(open(receipt('+')));
+  expect(refused()).toBeUndefined();
+  const higher = eth?.begin(open(receipt('+')));
+  expect(refused()).toEqual({ code: 'overloaded', message: 'psi waits for institutions with a higher priority' });
+  expect([refused(eth), refused(own)]).toEqual([undefined, undefined]);
+  const ours = own?.begin(open(receipt('+')));
+  expect(refused(eth)?.code).toBe('overloaded');
+  higher?.end();
+  expect(refused()?.code).toBe('overloaded');
+  ours?.end();
+  expect(refused()).toBeUndefined();
+  // An institution without a priority has the same one as ours.
+  made.of(() => 'cscs').begin(open(receipt('+')));
+  expect(refused(eth)?.code).toBe('overloaded');
+  load.waiting = 0;
+  expect(refused()).toBeUndefined();
+});
+
+test('a project of a peer gets its share, and other projects of the peer are not refused', () => {
+  const { made } = accounts(1, { running: 4, waiting: 1 });
+  const psi = made.of(() => 'psi');
+  made.setAllowances({ psi: { project_shares: { proj_1: 0.4 } } });
+  const of = (project: string) => open(receipt(`+\t${project}`));
+  const running = [psi.begin(of('proj_1')), psi.begin(of('proj_1')), psi.begin(of('proj_2'))];
+  expect(psi.refusal(of('proj_1'))).toEqual({
+    code: 'overloaded',
+    message: 'a project of psi has its share of this node',
+  });
+  for (const facts of ['proj_2', 'constructor', '__proto__']) expect(psi.refusal(of(facts))).toBeUndefined();
+  expect(psi.refusal(open(receipt('-')))).toBeUndefined();
+  running[0]?.end();
+  expect(psi.refusal(of('proj_1'))).toBeUndefined();
+});
+
 test('a peer or its project that has reached a monthly limit is refused with the limit, and no other', () => {
   const { made } = accounts();
   const psi = made.of(() => 'psi');

@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { peerLimitsSchema } from '../../../gateway/settings/peer-limits.ts';
 import { allowancesOf, MonthlyPeerUsage } from '../../../gateway/usage/peer-allowances.ts';
 import { addToTotals, usageTotalOf } from '../../../gateway/usage/usage-totals.ts';
+import { peerAllowancesSchema } from '../../../shared/usage/peer-allowance.ts';
 import { usageRow } from '../support/usage-row.ts';
 
 const NOW = Date.parse('2026-03-20T12:00:00Z');
@@ -25,6 +26,10 @@ test('limits count what the institution, or its project, used', () => {
     psi: { share: 0.5, over: 'tokens_per_month' },
   });
   expect(allowancesOf({ psi: { requests_per_month: 0 } }, [])).toEqual({ psi: { over: 'requests_per_month' } });
+  const parts = { psi: { priority: -1, projects: { p1: { share: 0.2 }, p2: { tokens_per_month: 9 } } } };
+  const allowances = allowancesOf(parts, [sum('p1@psi', 60)]);
+  expect(allowances).toEqual({ psi: { priority: -1, project_shares: { p1: 0.2 } } });
+  expect(peerAllowancesSchema.parse(allowances)).toEqual(allowances);
 });
 
 test('sums are of this month, read once, and kept while the database is away', async () => {
@@ -55,6 +60,10 @@ test('sums are of this month, read once, and kept while the database is away', a
 
 test.each([
   [{ psi: { share: 2 } }],
+  [{ psi: { priority: 1 } }],
+  [{ psi: { priority: -0.5 } }],
+  [{ psi: { projects: { p1: { share: -1 } } } }],
+  [{ psi: { projects: { p1: { priority: 0 } } } }],
   [{ psi: { tokens_per_month: -1 } }],
   [{ psi: { tokens: 1 } }],
   [{ 'a b': {} }],
