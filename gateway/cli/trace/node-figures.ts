@@ -19,8 +19,8 @@ interface Moment {
   gpus: number;
   /** Idle GPUs of nodes, by class. */
   idle: Map<string, number>;
-  /** Idle GPUs that the clusters report; absent: no cluster reported. */
-  free?: number;
+  /** Idle GPUs that the clusters report, by class. */
+  free: Map<string, number>;
   /** By group: KV use of its nodes, and their power. */
   kv: Map<string, { count: number; sum: number }>;
   power: Map<string, number>;
@@ -68,7 +68,8 @@ export class NodeFigures {
 
   addCluster({ timestamp, cluster, gpu, idle_gpus: idle }: ClusterSample): void {
     const moment = this.#momentOf(timestamp, `cluster ${cluster} ${gpu ?? ''}`);
-    if (moment !== undefined) moment.free = (moment.free ?? 0) + idle;
+    const name = gpu ?? UNKNOWN_GPU;
+    moment?.free.set(name, (moment.free.get(name) ?? 0) + idle);
   }
 
   /** Returns undefined if this minute already has a sample of the same name. */
@@ -84,7 +85,7 @@ export class NodeFigures {
       this.truncated = true;
       return undefined;
     }
-    const made: Moment = { gpus: 0, idle: new Map(), kv: new Map(), power: new Map() };
+    const made: Moment = { gpus: 0, idle: new Map(), free: new Map(), kv: new Map(), power: new Map() };
     this.#moments.set(minute, made);
     return made;
   }
@@ -180,16 +181,21 @@ function idleGpus(moments: readonly (readonly [number, Moment])[]): Figure {
     }),
   });
   const sum = ({ idle }: Moment) => [...idle.values()].reduce((all, one) => all + one, 0);
-  const gpus = [...new Set(moments.flatMap(([, { idle }]) => [...idle.keys()]))].sort();
+  const byClass = (name: string, of: (one: Moment) => Map<string, number>) =>
+    [...new Set(moments.flatMap(([, one]) => [...of(one).keys()]))]
+      .sort()
+      // A minute without any report has no point. In another one, a class that is not reported has no idle GPUs.
+      .map((gpu) => line(`${name} ${gpu}`, (one) => (of(one).size === 0 ? undefined : (of(one).get(gpu) ?? 0))));
   const all = line('GPUs', (one) => one.gpus);
-  const classes = gpus.map((gpu) => line(`idle ${gpu}`, ({ idle }) => idle.get(gpu) ?? 0));
-  const free = line('free in clusters', (one) => one.free);
+  const classes = [...byClass('idle', ({ idle }) => idle), ...byClass('free in clusters,', ({ free }) => free)];
   const total = meanOf(all);
   const facts: Record<string, number> = { idle_share: total === 0 ? 0 : meanOf(line('', sum)) / total };
-  for (const [n, gpu] of gpus.entries()) facts[`idle ${gpu}, mean`] = meanOf(classes[n] ?? { name: gpu, points: [] });
-  if (free.points.length > 0) facts['free in clusters, mean'] = meanOf(free);
-  const series = [all, ...classes, ...(free.points.length > 0 ? [free] : [])];
-  return { name: 'idle-gpus', charts: [{ title: 'Idle GPUs', x: 'hours', y: 'GPUs', series }], facts };
+  for (const one of classes) facts[`${one.name}, mean`] = meanOf(one);
+  return {
+    name: 'idle-gpus',
+    charts: [{ title: 'Idle GPUs', x: 'hours', y: 'GPUs', series: [all, ...classes] }],
+    facts,
+  };
 }
 
 function kvUse(moments: readonly (readonly [number, Moment])[], kindOf: (group: string) => ModelClass): Figure[] {

@@ -4,14 +4,19 @@
  */
 import { execFile, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { FIGURE_NAMES, numberOfFigure, PAPER_FIGURES } from '../../../gateway/cli/trace/paper-figures.ts';
 import { which } from '../../support/abilities.ts';
-import { endAll, temporaryDirectory } from '../../support/processes.ts';
+import { startAgent } from '../../support/agent.ts';
+import { startEngine } from '../../support/engine.ts';
+import { MockFactory } from '../../support/factory.ts';
+import { Gateway } from '../../support/gateway.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+import { chatBody, MODEL } from '../../support/test-cluster.ts';
 import { GATEWAY_MAIN, NODE, PLAN_MAIN } from '../../support/where.ts';
 
 const run = promisify(execFile);
@@ -130,4 +135,61 @@ it.each(['own.ndjson', 'published.jsonl'])('otela-plan simulate takes %s', async
   ];
   const { stdout } = await run(NODE, [PLAN_MAIN, 'simulate', ...asked]);
   expect(JSON.parse(stdout)).toMatchObject({ requests: 80, refused: 0 });
+});
+
+it('trace sample prints the nodes of a live gateway and the idle GPUs of its clusters, which plot reads', async () => {
+  const gateway = await Gateway.start();
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const bin = at('bin');
+  await mkdir(bin);
+  await writeFile(join(bin, 'nvidia-smi'), "#!/bin/sh\necho '0, GPU-0, NVIDIA A100-SXM4-80GB, 81920'\n");
+  await chmod(join(bin, 'nvidia-smi'), 0o755);
+  const token = await gateway.createJoinToken('lab', 'alps');
+  const env = { PATH: `${bin}:${process.env.PATH}` };
+  await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, env });
+  const [node] = await gateway.serving(1);
+  const made = await gateway.admin('POST', 'factory-tokens', { provider: 'lab', name: 'f' });
+  const factory = z.object({ token: z.string() }).parse(made);
+  const cluster = { launcher: 'slurm', reachable: true, pending: 0, running: 0 };
+  await new MockFactory({ url: gateway.url, token: factory.token, models: [] }).tell({
+    clusters: [
+      { ...cluster, id: 'alps', idle_gpus: 6, idle_gpus_by_class: { A100: 4, GH200: 2 } },
+      { ...cluster, id: 'old', idle_gpus: 3 },
+      { ...cluster, id: 'silent' },
+    ],
+  });
+  const asked = fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${await gateway.createKey()}`, 'content-type': 'application/json' },
+    body: JSON.stringify(chatBody({ tokens: 200, delayMs: 100 })),
+  });
+  const admin = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
+  const lineSchema = z.looseObject({ timestamp: z.iso.datetime(), busy: z.boolean().optional() });
+  const sample = async () => {
+    const { stdout } = await run(NODE, [GATEWAY_MAIN, 'trace', 'sample', ...admin]);
+    const read = stdout.trim().split('\n');
+    return { stdout, read: read.map((line) => lineSchema.parse(JSON.parse(line))) };
+  };
+  const { stdout, read } = await eventually('a busy node', 20_000, async () => {
+    const now = await sample();
+    return now.read[0]?.busy === true ? now : undefined;
+  });
+  engine.hangUp();
+  await (await asked).text().catch(() => '');
+  expect(read).toEqual([
+    expect.objectContaining({ session: node?.session, cluster: 'alps', gpus: 1, gpu: 'A100', models: [MODEL] }),
+    expect.objectContaining({ cluster: 'alps', gpu: 'A100', idle_gpus: 4 }),
+    expect.objectContaining({ cluster: 'alps', gpu: 'GH200', idle_gpus: 2 }),
+    expect.objectContaining({ cluster: 'old', gpu: null, idle_gpus: 3 }),
+  ]);
+  await writeFile(at('live.ndjson'), stdout);
+  await plot(at('own.ndjson'), '--nodes', at('live.ndjson'), '--out', at('live'));
+  expect(figure('live', 'idle-gpus').facts).toEqual({
+    idle_share: 0,
+    'idle A100, mean': 0,
+    'free in clusters, A100, mean': 4,
+    'free in clusters, GH200, mean': 2,
+    'free in clusters, GPU, mean': 3,
+  });
 });

@@ -104,6 +104,26 @@ it('why a model rests, and what its engine printed last, is in status for as lon
   expect(site.status()).toContain('torch.OutOfMemoryError: CUDA out of memory');
 });
 
+it('idle GPUs are reported by class if the batch system knows them, and left out otherwise', async () => {
+  const second = '[[clusters.alps.pools]]\nname = "more"\ngpu = "v100"\ngpus_per_node = 2\ntime = "08:00:00"\n\n';
+  const site = new FactorySite(CONFIG.replace('[recipes.llama]', `${second}$&`));
+  site.launcher.idle = [
+    { pool: 'normal', idle: 3 },
+    { pool: 'old', idle: 2 },
+    { pool: 'more', idle: 4 },
+  ];
+  const { gateway } = site.start();
+  const cluster = () => gateway.reports.at(-1)?.clusters[0];
+  const known = await eventually('a report', 20_000, () =>
+    cluster()?.idle_gpus === undefined ? undefined : cluster(),
+  );
+  expect(known).toMatchObject({ idle_gpus: 9, idle_gpus_by_class: { H100: 3, V100: 6 } });
+  site.launcher.idle = undefined;
+  gateway.news();
+  await eventually('an unknown number', 20_000, () => (cluster()?.idle_gpus === undefined ? true : undefined));
+  expect(cluster()).not.toHaveProperty('idle_gpus_by_class');
+});
+
 it('a factory whose disk is full submits nothing that it could not remember, and goes on when there is room', async () => {
   const site = new FactorySite(KEPT.replace('\nmin = 1', ''));
   const { gateway, lines } = site.start();

@@ -232,7 +232,8 @@ test('idle GPUs are told by type, and beside them those that clusters report as 
     idle_share: 0.75,
     'idle A100, mean': 4,
     'idle GH200, mean': 2,
-    'free in clusters, mean': 15,
+    'free in clusters, A100, mean': 3,
+    'free in clusters, GH200, mean': 12,
   });
 });
 

@@ -1,7 +1,7 @@
 /** A mock of a batch system: the test sets the jobs, and each call is counted. */
 
 import { type Launcher, LauncherError, type Submission } from '../../../factory/launchers/launcher.ts';
-import type { ListedJob } from '../../../node/batch-systems/batch-system.ts';
+import type { Capacity, ListedJob } from '../../../node/batch-systems/batch-system.ts';
 
 export class MockLauncher implements Launcher {
   readonly kind = 'slurm';
@@ -28,7 +28,12 @@ export class MockLauncher implements Launcher {
     return this.jobs.filter(({ name }) => name.startsWith(prefix));
   }
 
-  async capacity(): Promise<undefined> {}
+  /** What `capacity` answers; undefined: unknown. */
+  idle: Capacity[] | undefined;
+
+  async capacity(): Promise<Capacity[] | undefined> {
+    return this.idle;
+  }
 
   async cancel(ids: readonly string[]): Promise<void> {
     for (const job of this.jobs) if (ids.includes(job.id)) Object.assign(job, { state: 'ended', ended: 'cancelled' });
