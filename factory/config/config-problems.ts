@@ -37,6 +37,11 @@ function clusterProblems(cluster: ClusterConfig): ConfigProblem[] {
       if (cluster[key] === undefined) found.push({ path, text: `clusters.${cluster.id}: kubernetes needs ${key}` });
   if (cluster.launcher === 'agents' && cluster.key_file === undefined)
     found.push({ path, text: `clusters.${cluster.id}: idle agents need key_file, an operator's key` });
+  if (cluster.transfer_files !== undefined && cluster.launcher !== 'htcondor')
+    found.push({
+      path: [...path, 'transfer_files'],
+      text: `clusters.${cluster.id}: transfer_files is for htcondor: with ${cluster.launcher}, install the files on the nodes`,
+    });
   for (const [n, pool] of cluster.pools.entries()) {
     if (cluster.pools.findIndex(({ name, gpu }) => name === pool.name && gpu === pool.gpu) !== n)
       found.push({

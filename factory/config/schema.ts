@@ -100,6 +100,15 @@ const cluster = z.strictObject({
     )
     .optional(),
   /**
+   * HTCondor: files of the factory's machine that each job gets in its directory, such as the agent and the join token.
+   * Without it, jobs see the same file system.
+   */
+  transfer_files: z
+    .array(oneLineSchema.regex(/^\/[\w.@%+=:/-]+$/, 'not an absolute path without spaces and commas'))
+    .min(1)
+    .max(32)
+    .optional(),
+  /**
    * Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent
    * and engine.
    */

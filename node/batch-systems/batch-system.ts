@@ -21,6 +21,8 @@ export interface JobPool {
 export interface JobCluster {
   /** Clusters for Slurm's option --clusters. */
   clusters?: string | undefined;
+  /** HTCondor: files that each job gets in its directory. Absent: jobs see the file system of the submitting machine. */
+  transfer_files?: readonly string[] | undefined;
   pools: readonly JobPool[];
 }
 

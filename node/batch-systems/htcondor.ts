@@ -26,9 +26,31 @@ const STATUS = { idle: 1, running: 2, removed: 3, completed: 4, held: 5, transfe
 /** HoldReasonCode of a job that exceeded allowed_execute_duration. */
 const TIME_OVER = 47;
 
-function description(submission: JobSubmission): string {
-  const { name, pool, gpus } = submission;
-  const script = withLogRedirect(submission, JOB_ID);
+/** Quotes a path for a submit file, which expands `$(…)`. */
+const submitPath = (path: string) => path.replaceAll('$', '$(DOLLAR)');
+
+/**
+ * Without a common file system, HTCondor brings the files to the job's directory, and sends the output back while the
+ * job runs, so that the factory sees if a job has printed something.
+ */
+function transferLines(files: readonly string[], log: string): string[] {
+  const output = log.split('%j').map(submitPath).join('$(ClusterId).$(ProcId)');
+  return [
+    'should_transfer_files = YES',
+    'when_to_transfer_output = ON_EXIT',
+    `transfer_input_files = ${files.map(submitPath).join(', ')}`,
+    // Otherwise each new file in the job's directory would be sent back.
+    'transfer_output_files = ""',
+    `output = ${output}`,
+    `error = ${output}`,
+    'stream_output = true',
+    'stream_error = true',
+  ];
+}
+
+function description(submission: JobSubmission, transferred: readonly string[] | undefined): string {
+  const { name, pool, gpus, log } = submission;
+  const script = transferred === undefined ? withLogRedirect(submission, JOB_ID) : submission.body;
   return [
     'universe = vanilla',
     `batch_name = ${name}`,
@@ -38,6 +60,7 @@ function description(submission: JobSubmission): string {
     // languages. The agent replaces bash, so that HTCondor's TERM reaches the agent.
     `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
     `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
+    ...(transferred === undefined ? [] : transferLines(transferred, log)),
     `request_gpus = ${gpus}`,
     ...(pool.cpus === undefined ? [] : [`request_cpus = ${pool.cpus}`]),
     ...(pool.memory === undefined ? [] : [`request_memory = ${pool.memory}`]),
@@ -56,13 +79,17 @@ function description(submission: JobSubmission): string {
   ].join('\n');
 }
 
-export function htcondor(): BatchSystem {
+export function htcondor({ transfer_files: transferred }: Pick<JobCluster, 'transfer_files'> = {}): BatchSystem {
   return {
     kind: 'htcondor',
     seen: 'real',
     jobId: JOB_ID,
-    away: /failed to connect|can't find address|failed to fetch ads|unable to locate|communication error|timed out/i,
-    submit: (submission) => ({ file: 'condor_submit', args: ['-terse', '-'], input: description(submission) }),
+    away: /failed to connect|can't find address|make sure the condor daemons are running|failed to fetch ads|unable to locate|communication error|timed out/i,
+    submit: (submission) => ({
+      file: 'condor_submit',
+      args: ['-terse', '-'],
+      input: description(submission, transferred),
+    }),
     idIn: (out) => /^(\d+\.\d+) - \d+\.\d+$/m.exec(out.trim())?.[1],
     list: {
       file: 'condor_q',
@@ -78,7 +105,7 @@ export function htcondor(): BatchSystem {
     check: (submission) => ({
       file: 'condor_submit',
       args: ['-dry-run', '/dev/null', '-'],
-      input: description(submission),
+      input: description(submission, transferred),
     }),
   };
 }

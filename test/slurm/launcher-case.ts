@@ -10,13 +10,14 @@ interface Site {
   launcher: string;
   run: RunCommand;
   minutes: number;
-  /** Additional lines of the pool. */
+  /** Additional lines of the cluster, and of its pool. */
+  cluster?: string;
   pool?: string;
   /** `%j` stands for the job's id. */
   log: string;
 }
 
-export function launcherCase({ launcher: system, run, minutes, pool: more = '', log }: Site): {
+export function launcherCase({ launcher: system, run, minutes, cluster: ofCluster = '', pool: more = '', log }: Site): {
   launcher: Launcher;
   submission: Submission;
 } {
@@ -26,6 +27,7 @@ token_file = "token"
 state = "state"
 [clusters.crc]
 launcher = "${system}"
+${ofCluster}
 [[clusters.crc.pools]]
 name = "gpu"
 gpu = "A100"

@@ -1,12 +1,12 @@
 /**
  * `npm run soak -- htcondor`: the launcher's five calls on a real HTCondor, and an agent in a job of it: its GPUs, its
- * end, and why it left. Debian has it from version 13 on (apt-get install condor). On an older Debian name a tree of
+ * end, and why it left. Then an agent in a job on a machine that does not see the submitting machine's files. Debian has it from version 13 on (apt-get install condor). On an older Debian name a tree of
  * Debian 13 in OTELA_HTCONDOR_ROOT, as `debootstrap --variant=minbase --include=condor,procps trixie DIR` makes it.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { commandRunner } from '../../node/command-runner.ts';
 import { USER } from '../slurm/cluster.ts';
@@ -22,8 +22,17 @@ const ROOT = process.env.OTELA_HTCONDOR_ROOT ?? '/';
 const GPUS = [0, 1].map((n) => `GPU-00000000-0000-0000-0000-1${String(n).padStart(11, '0')}`);
 const MINUTES = 20;
 
+/** Which daemons a machine runs, and its file system. */
+interface Machine {
+  daemons: string;
+  files: string;
+}
+const WHOLE: Machine = { daemons: 'COLLECTOR NEGOTIATOR SCHEDD STARTD', files: 'localdomain' };
+const SUBMITTING: Machine = { daemons: 'COLLECTOR NEGOTIATOR SCHEDD', files: 'submitting' };
+const EXECUTING: Machine = { daemons: 'STARTD', files: 'executing' };
+
 /** Daemons of one machine; `directory` is the path that they see. */
-const configuration = (directory: string, port: number) => `CONDOR_HOST = 127.0.0.1
+const configuration = (directory: string, port: number, { daemons, files }: Machine) => `CONDOR_HOST = 127.0.0.1
 COLLECTOR_HOST = 127.0.0.1:${port}
 NETWORK_INTERFACE = 127.0.0.1
 BIND_ALL_INTERFACES = false
@@ -36,7 +45,7 @@ LOCK = ${directory}/lock
 RUN = ${directory}/run
 RELEASE_DIR = /usr
 LIBEXEC = /usr/libexec/condor
-DAEMON_LIST = MASTER COLLECTOR NEGOTIATOR SCHEDD STARTD
+DAEMON_LIST = MASTER ${daemons}
 SEC_DEFAULT_AUTHENTICATION_METHODS = FS
 SEC_DEFAULT_AUTHENTICATION = OPTIONAL
 ALLOW_READ = *
@@ -45,7 +54,7 @@ ALLOW_ADMINISTRATOR = *
 ALLOW_DAEMON = *
 ALLOW_NEGOTIATOR = *
 UID_DOMAIN = localdomain
-FILESYSTEM_DOMAIN = localdomain
+FILESYSTEM_DOMAIN = ${files}
 TRUST_UID_DOMAIN = true
 MOUNT_UNDER_SCRATCH =
 MOUNT_PRIVATE_DEV_SHM = false
@@ -61,40 +70,64 @@ SLOT_TYPE_1 = 100%
 SLOT_TYPE_1_PARTITIONABLE = true
 `;
 
+const DIRECTORIES = ['log', 'spool', 'execute', 'lock', 'run', 'jobs'];
+
+const EXECUTING_NAME = 'executing';
+
 class HTCondor {
   /** The path that its daemons and jobs see. */
   readonly directory: string;
   /** The path that this process sees. */
   readonly outside: string;
-  #master: Managed | undefined;
+  readonly #apart: boolean;
+  #masters: Managed[] = [];
 
-  private constructor(directory: string) {
+  private constructor(directory: string, apart: boolean) {
     this.directory = directory;
     this.outside = join(ROOT, directory);
+    this.#apart = apart;
   }
 
-  static async up(): Promise<HTCondor> {
+  /** @param apart true: jobs run on another machine, which has none of the submitting machine's files */
+  static async up(apart: boolean): Promise<HTCondor> {
     const made = await mkdtemp(join(ROOT, 'tmp/otela-htcondor-'));
-    const condor = new HTCondor(join('/', made.slice(ROOT.length)));
+    const condor = new HTCondor(join('/', made.slice(ROOT.length)), apart);
     atEnd(() => rm(made, { recursive: true, force: true }));
     await chmod(made, 0o755);
-    for (const name of ['log', 'spool', 'execute', 'lock', 'run', 'jobs']) {
-      await mkdir(join(made, name));
-      await chmod(join(made, name), name === 'jobs' || name === 'execute' ? 0o1777 : 0o755);
+    const port = await freePort();
+    await condor.#prepare('', port, apart ? SUBMITTING : WHOLE);
+    if (apart) {
+      await mkdir(join(made, EXECUTING_NAME), { mode: 0o755 });
+      await condor.#prepare(EXECUTING_NAME, port, EXECUTING);
     }
-    await writeFile(join(made, 'config'), configuration(condor.directory, await freePort()));
-    condor.root(
-      'chown',
-      '-R',
-      'condor',
-      ...['log', 'spool', 'lock', 'run'].map((name) => `${condor.directory}/${name}`),
-    );
     await condor.start();
     return condor;
   }
 
+  async #prepare(name: string, port: number, machine: Machine): Promise<void> {
+    const [inside, outside] = [join(this.directory, name), join(this.outside, name)];
+    for (const one of DIRECTORIES) {
+      await mkdir(join(outside, one));
+      await chmod(join(outside, one), one === 'jobs' || one === 'execute' ? 0o1777 : 0o755);
+    }
+    await writeFile(join(outside, 'config'), configuration(inside, port, machine));
+    this.root('chown', '-R', 'condor', ...['log', 'spool', 'lock', 'run'].map((one) => join(inside, one)));
+  }
+
+  #startMaster(before: readonly string[], name: string): void {
+    const env = { CONDOR_CONFIG: join(this.directory, name, 'config') };
+    const command = [...before, 'chroot', ROOT, 'condor_master', '-f'];
+    this.#masters.push(new Managed(command, { label: `condor_master ${name}`, env }));
+  }
+
   async start(): Promise<void> {
-    this.#master = new Managed(['chroot', ROOT, 'condor_master', '-f'], { label: 'condor_master', env: this.#env });
+    this.#startMaster([], '');
+    if (this.#apart) {
+      // The programs and jobs of the submitting machine are hidden by empty directories.
+      await mkdir(join(this.outside, 'bin'), { recursive: true });
+      const hidden = ['bin', 'jobs'].map((one) => `mount -t tmpfs none ${join(this.outside, one)}`).join(' && ');
+      this.#startMaster(['unshare', '--mount', 'sh', '-c', `${hidden} && exec "$@"`, 'sh'], EXECUTING_NAME);
+    }
     await eventually('the machine takes jobs', 60_000, async () => {
       const { out } = await this.status('-autoformat', 'GPUs');
       return out.trim() === String(GPUS.length) ? true : undefined;
@@ -102,7 +135,8 @@ class HTCondor {
   }
 
   async stop(): Promise<void> {
-    await this.#master?.stop();
+    await Promise.all(this.#masters.map((master) => master.stop()));
+    this.#masters = [];
   }
 
   get #env(): Record<string, string> {
@@ -127,11 +161,12 @@ class HTCondor {
   }
 }
 
-const launcherOf = (condor: HTCondor) =>
+const launcherOf = (condor: HTCondor, transferred: readonly string[] = []) =>
   launcherCase({
     launcher: 'htcondor',
     run: condor.run,
     minutes: MINUTES,
+    ...(transferred.length > 0 && { cluster: `transfer_files = ${JSON.stringify(transferred)}` }),
     pool: 'memory = "100MB"',
     log: `${condor.directory}/jobs/crc-%j.log`,
   });
@@ -201,10 +236,55 @@ async function agentInJob(condor: HTCondor): Promise<void> {
   );
 }
 
+/** The submit file brings everything that the job needs, and its output back. */
+async function withoutSharedHome(): Promise<void> {
+  const condor = await HTCondor.up(true);
+  const gateway = await Gateway.start();
+  await installPrograms(condor.outside);
+  const token = join(condor.directory, 'jobs/token');
+  await writeFile(join(condor.outside, 'jobs/token'), await gateway.createJoinToken('crc', 'crc'), { mode: 0o600 });
+  condor.root('chown', String(USER.uid), token);
+  const programs = ['node', 'nvidia-smi', 'otela-agent.mjs', 'stand-in-engine.mjs'];
+  const { launcher, submission } = launcherOf(condor, [
+    ...programs.map((name) => `${condor.directory}/bin/${name}`),
+    token,
+  ]);
+  const port = await freePort();
+  const body = [
+    `[ ! -e ${token} ] && [ ! -e ${condor.directory}/bin/node ] || exit 99`,
+    'echo "the token has mode $(stat -c %a token)"',
+    'export PATH=$PWD:$PATH OTELA_MESH=127.0.0.1 TMPDIR=$_CONDOR_SCRATCH_DIR HOME=$_CONDOR_SCRATCH_DIR',
+    `exec ./node ./otela-agent.mjs start --gateway ${gateway.url} --token-file ./token --engine-port ${port} --drain-before 30s \\`,
+    `  -- ./node ./stand-in-engine.mjs --port ${port} --model ${MODEL}`,
+  ].join('\n');
+  const [id = ''] = await launcher.submit({ ...submission, body });
+  const log = join(condor.outside, `jobs/crc-${id}.log`);
+  const printed = () => readFile(log, 'utf8').catch(() => '');
+  const node = await eventually('a node that serves', 120_000, async () => {
+    const served = (await gateway.nodes()).find(({ state }) => state === 'SERVING');
+    const ended = (await launcher.list(PREFIX)).every(({ state }) => state === 'ended');
+    assert(served !== undefined || !ended, `the job has ended: ${await printed()}`);
+    return served;
+  });
+  const shown = JSON.parse(JSON.stringify(await gateway.admin('GET', `nodes/${node.session}`)));
+  assert.equal(shown.job.id, id);
+  assert.equal(shown.hardware.gpus.length, 1);
+  // The factory sees the job's output while it runs.
+  assert.match(await eventually('output', 30_000, async () => (await printed()) || undefined), /mode 600/);
+  await launcher.cancel([id]);
+  await eventually('it has left', 60_000, async () => {
+    const now = JSON.parse(JSON.stringify(await gateway.admin('GET', `nodes/${node.session}`)));
+    return now.state === 'LEFT' ? true : undefined;
+  });
+  console.log(`an agent in job ${id} on a machine without the submitting machine's files: all came with the job`);
+}
+
 async function run(): Promise<void> {
-  const condor = await HTCondor.up();
+  const condor = await HTCondor.up(false);
   await fiveCalls(condor);
   await agentInJob(condor);
+  await condor.stop();
+  await withoutSharedHome();
 }
 
 function notHere(): string | undefined {

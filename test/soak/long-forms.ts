@@ -52,7 +52,7 @@ export const LONG_FORMS: readonly LongForm[] = [
   },
   {
     name: 'htcondor',
-    what: "the factory's calls on a real HTCondor, and an agent in its job: GPUs, end, why it left (root; Debian 13, or a tree of it)",
+    what: "the factory's calls on a real HTCondor, an agent in its job: GPUs, end, why it left, and one on a machine without the submitting machine's files (root; Debian 13, or a tree of it)",
     minutes: 3,
     argv: ['test/soak/htcondor.ts'],
   },

@@ -44,6 +44,8 @@ it.each([
   ['max_jobs = 8', 'clusters = "a,b"', /several clusters/],
   ['max_jobs = 8', 'clusters = "all"', /several clusters/],
   ['max_jobs = 8', 'mounts = ["/a b"]', /an absolute path/],
+  ['max_jobs = 8', 'transfer_files = ["agent"]', /not an absolute path/],
+  ['max_jobs = 8', 'transfer_files = ["/a, /etc/passwd"]', /not an absolute path/],
   ['weights = "Qwen/Qwen3-8B"', 'weights = "a\\nb"', /line breaks/],
   ['state = "state"', 'state = "state"\ntimezone = "Mars/Olympus"', /not a time zone/],
 ])('refuses %s → %s on its own line', (from, to, message) => {
@@ -75,6 +77,7 @@ it.each([
     'weights = "Qwen/Qwen3-8B"\nload = "5h"',
     'it loads for 5h, but its longest job ends after 4h',
   ],
+  ['max_jobs = 8', 'max_jobs = 8\ntransfer_files = ["/opt/agent"]', 'transfer_files is for htcondor'],
   ['engine = "sglang"', 'command = ["serve", "--port", "8000"]', 'must contain {{port}}'],
   ['engine = "sglang"', 'container = "apptainer"\nengine = "sglang"', 'has no image'],
   [

@@ -288,3 +288,30 @@ it('PBS: only own jobs are listed, and none is an empty list', async () => {
   expect(await launcher.list(PREFIX)).toEqual([]);
   expect(calls.join(' ')).toContain('qselect -x -u');
 });
+
+it('HTCondor: without a common file system the files travel with the job, and its output comes back', async () => {
+  const inputs: string[] = [];
+  const answer = (_file: string, _args: readonly string[], input: string) => {
+    inputs.push(input);
+    return done('42.0 - 42.0\n');
+  };
+  const log = '/state/$(HOME)/crc-%j.log';
+  const files = ['/opt/otela-agent', '/etc/otela/token'];
+  for (const more of [{ transfer_files: files }, {}])
+    await launcherWith('htcondor', answer, more).launcher.submit(submission('htcondor', { log }));
+  const scripts = inputs.map((text) => Buffer.from(/OTELA_SCRIPT=([^"]+)"/.exec(text)?.[1] ?? '', 'base64').toString());
+  expect(inputs[0]).toContain('should_transfer_files = YES\n');
+  expect(inputs[0]).toContain('transfer_input_files = /opt/otela-agent, /etc/otela/token\n');
+  expect(inputs[0]).toContain('output = /state/$(DOLLAR)(HOME)/crc-$(ClusterId).$(ProcId).log\n');
+  expect(scripts[0]).toBe(submission('htcondor').body);
+  expect(inputs[1]).not.toContain('transfer_input_files');
+  expect(scripts[1]).toContain("exec >>'/state/$(HOME)/crc-'");
+});
+
+it('HTCondor: a machine without a running schedd is away, and has not refused', async () => {
+  // The end of the text that condor_q 23.9 prints then.
+  const text =
+    'satisfy this request. Please make sure the Condor daemons are \nrunning and try again.\n \nExtra Info: If the condor_schedd is running';
+  const { launcher } = launcherWith('htcondor', () => done('', 1, text));
+  await expect(launcher.list(PREFIX)).rejects.toMatchObject({ code: 'unreachable' });
+});
