@@ -1,5 +1,5 @@
 /** Calls of objects between processes. Here a process is a Cluster of the test's own process. */
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
 import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';
 import { runStatements } from '../../../gateway/hosts/node/cluster/linked-accounts.ts';
@@ -8,12 +8,18 @@ import type { ProcessRow } from '../../../gateway/hosts/node/cluster/process-tab
 
 const KEY = clusterKey('0123456789abcdef0123456789abcdef');
 const OWNER = 'a';
+/** Wait for a link. */
+const LINKED = { timeout: 20_000 };
 
 interface Process {
   cluster: Cluster;
   row: ProcessRow;
   /** The other processes, as this one sees them. */
   see(others: readonly ProcessRow[]): void;
+  /** Milliseconds since PostgreSQL answered it. */
+  silentMs: number;
+  /** The owner of all objects, as this one sees it. */
+  owner: string;
 }
 
 const processes: Process[] = [];
@@ -21,8 +27,9 @@ afterEach(async () => {
   for (const { cluster } of processes.splice(0)) await cluster.close();
 });
 
-/** A process with a membership that says that OWNER owns all objects. */
+/** A process with a membership that says which process owns all objects: by default OWNER. */
 async function start(incarnation: string): Promise<Process> {
+  const state = { silentMs: 0, owner: OWNER };
   const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0, stores: true };
   let see: Process['see'] = () => {};
   const cluster = new Cluster({
@@ -31,11 +38,13 @@ async function start(incarnation: string): Promise<Process> {
     membership: ({ onProcesses }) => {
       see = onProcesses;
       return {
-        owns: () => incarnation === OWNER,
-        ownerOf: () => OWNER,
+        owns: () => incarnation === state.owner,
+        ownerOf: () => state.owner,
         current: () => undefined,
         now: async () => {},
-        silentMs: 0,
+        get silentMs() {
+          return state.silentMs;
+        },
         running: [],
         size: 3,
         owned: 0,
@@ -56,7 +65,7 @@ async function start(incarnation: string): Promise<Process> {
     log: () => {},
   });
   row.address = `127.0.0.1:${await cluster.open('127.0.0.1', 0)}`;
-  const process = { cluster, row, see: (others: readonly ProcessRow[]) => see(others) };
+  const process = Object.assign(state, { cluster, row, see: (others: readonly ProcessRow[]) => see(others) });
   processes.push(process);
   return process;
 }
@@ -88,6 +97,40 @@ test('a call crosses at most two links: a process that does not reach the owner 
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   // It waits for an owner that it reaches.
   expect(state).toBe('waiting');
+});
+
+/** Process a, which has not reached PostgreSQL for long, and process b. `isLinked`: a reaches b. */
+async function silent({ isLinked = true } = {}) {
+  const [a, b] = [await start('a'), await start('b')];
+  a.silentMs = 60_000;
+  a.see([isLinked ? b.row : { ...b.row, address: '127.0.0.1:1' }]);
+  b.see([a.row]);
+  return { a, b, reserve: (className = 'LIMITS') => a.cluster.call(className, 'key:1', 'reserve', []) };
+}
+
+test('a process that does not reach PostgreSQL lets another process find the owner of limits', async () => {
+  const { b, reserve } = await silent();
+  b.owner = 'b';
+  await vi.waitFor(async () => expect(await reserve()).toEqual(['b', 'LIMITS', 'key:1', 'reserve', []]), LINKED);
+});
+
+test('while PostgreSQL is away for all processes, limits stay with their owner', async () => {
+  const { a, reserve } = await silent();
+  await vi.waitFor(async () => expect(await reserve()).toEqual(['a', 'LIMITS', 'key:1', 'reserve', []]), LINKED);
+  expect(a.cluster.isOwner('LIMITS/key:1')).toBe(false);
+});
+
+test('a process that reaches neither PostgreSQL nor another process grants no limits', async () => {
+  const { reserve } = await silent({ isLinked: false });
+  await expect(reserve()).rejects.toThrow('neither PostgreSQL nor another process');
+  // The log stops a former owner from storing, so other objects need no such rule.
+  expect(await reserve('BATCH')).toEqual(['a', 'BATCH', 'key:1', 'reserve', []]);
+});
+
+test('a process without other processes grants limits without PostgreSQL', async () => {
+  const { a, reserve } = await silent({ isLinked: false });
+  a.see([]);
+  expect(await reserve()).toEqual(['a', 'LIMITS', 'key:1', 'reserve', []]);
 });
 
 test('statements of another process that are not statements run nothing', async () => {

@@ -13,7 +13,7 @@ import { type LinkCall, MovedError } from './link-messages.ts';
 import { LinkServer } from './link-server.ts';
 import { slotOf } from './object-slots.ts';
 import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
-import type { ProcessIdentity, ProcessRow } from './process-table.ts';
+import { OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow } from './process-table.ts';
 import { processesFor } from './processes-for-session.ts';
 
 /** Maximum wait of a call for an owner of its object. */
@@ -24,6 +24,8 @@ const LINK_RETRY_MS = 500;
 
 /** The class of tunnels. Its objects are wherever the agents' sockets are. */
 const TUNNEL = 'TUNNEL';
+/** The class of limits objects. */
+const LIMITS = 'LIMITS';
 
 type CallableObjects = Pick<ObjectHost, 'call' | 'fetch' | 'addAlarms' | 'resetAll' | 'release'>;
 
@@ -98,9 +100,14 @@ export class Cluster {
     return this.#membership.running.some((one) => one.incarnation === incarnation);
   }
 
-  /** True if this process owns the object `CLASS/NAME`. */
+  /** True if this process owns the object `CLASS/NAME`. False if it may have lost its objects without knowing it. */
   isOwner(key: string): boolean {
-    return this.#membership.owns(slotOf(key));
+    return !this.#isInDoubt && this.#membership.owns(slotOf(key));
+  }
+
+  /** True if the other processes may have declared the end of this one, because it has not reached PostgreSQL. */
+  get #isInDoubt(): boolean {
+    return this.#membership.silentMs >= OWNER_DEADLINE_MS;
   }
 
   /** Number of processes that run, including this one. */
@@ -129,6 +136,10 @@ export class Cluster {
       const link = this.#tunnelElsewhere(name);
       if (link === undefined) return this.#options.local.call(className, name, method, args);
       return link.call({ className, name, method, args });
+    }
+    if (className === LIMITS) {
+      await this.#membership.current();
+      if (this.#isInDoubt) return this.#callInDoubt({ className, name, method, args });
     }
     return this.#atOwner(
       `${className}/${name}`,
@@ -189,6 +200,19 @@ export class Cluster {
       if (performance.now() > until) throw new Error(`no process owns ${key}`);
       await delay(OWNER_POLL_MS);
     }
+  }
+
+  /**
+   * Calls a limits object while this process does not know its owner. Limits count in memory, so the log does not stop a
+   * former owner that still grants. Another process knows the owner better, and it may be this one.
+   */
+  #callInDoubt(call: Omit<LinkCall, 'id'>): Promise<unknown> {
+    const link = this.#anyLink();
+    if (link !== undefined) return link.call({ ...call, relayed: true });
+    // A process with proof of its end is no longer a peer.
+    if (this.#others.some(({ incarnation }) => this.#peers.has(incarnation)))
+      return Promise.reject(new Error('this process reaches neither PostgreSQL nor another process'));
+    return this.#options.owned.call(call.className, call.name, call.method, call.args);
   }
 
   /** The open link to a process. */
