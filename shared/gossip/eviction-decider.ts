@@ -23,6 +23,8 @@ interface Examination {
 
 /** A suspected session, until it refutes the suspicion or leaves. */
 interface Suspect {
+  cluster: string;
+  /** When the grace period began: with the suspicion, or at the end of a freeze. */
   since: number;
   /** True if no other node reported the session silent: only this gateway's own path to it failed. */
   gatewayOnly: boolean;
@@ -35,6 +37,8 @@ interface Suspect {
 const EXAMINATIONS_MAX = 32;
 const LATER_MS = 500;
 
+const SUSPECTED_AT_MAX = 4_096;
+
 export class EvictionDecider {
   readonly #context: GossipContext;
   readonly #channels: GossipChannels;
@@ -43,11 +47,16 @@ export class EvictionDecider {
   readonly #present = new Set<string>();
   /** When each session's tunnel closed. For sessions that a new gateway still waits for, a time in the future. */
   readonly #absent = new Map<string, number>();
+  /** Sessions that have not reconnected since this gateway started. */
+  readonly #returning = new Set<string>();
+  #lastReturn = Number.NEGATIVE_INFINITY;
   readonly #suspects = new Map<string, Suspect>();
+  /** The suspected sessions of each cluster that has any. */
+  readonly #suspectsOf = new Map<string, Set<string>>();
   /** Running examinations. At most EXAMINATIONS_MAX; others wait. */
   readonly #examinations = new Map<string, Examination>();
   readonly #sent = new Map<number, { examination: Examination; witness: PeerId }>();
-  /** When members became suspected, by cluster: at most 4,096 times within `freezeWindowMs`. */
+  /** When members became suspected, by cluster, oldest first: at most SUSPECTED_AT_MAX times within `freezeWindowMs`. */
   readonly #suspectedAt = new Map<string, number[]>();
   readonly #frozen = new Map<string, number>();
   #seq = 0;
@@ -66,14 +75,16 @@ export class EvictionDecider {
     const { now, options } = this.#context;
     for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
     for (const { session, since, lonely: gatewayOnly } of memory?.suspects ?? []) {
-      this.#suspects.set(session, { since, gatewayOnly });
+      this.#addSuspect(session, { cluster: this.#clusterOf(session), since, gatewayOnly });
       if (!this.#livenessTable.isSuspected(session)) this.#livenessTable.suspectLocally(session);
       this.#setGrace(session);
     }
     for (const [session, since] of memory?.absent ?? []) this.#watch(session, since);
     if (memory !== undefined) return;
     for (const entry of this.#context.replica.entries(this.#issuer())) {
-      if (entry.state !== 'LEFT') this.#watch(entry.session, now + 5 * options.reconnectMs);
+      if (entry.state === 'LEFT') continue;
+      this.#returning.add(entry.session);
+      this.#watch(entry.session, now + 5 * options.reconnectMs);
     }
   }
 
@@ -109,6 +120,7 @@ export class EvictionDecider {
     }
     this.#present.add(session);
     this.#absent.delete(session);
+    if (this.#returning.delete(session)) this.#lastReturn = this.#context.now;
     timerQueue.cancel(`absent:${session}`);
     // The session has just proved its key to this gateway, or has sent something on a tunnel on which it proved its key
     // before.
@@ -122,7 +134,30 @@ export class EvictionDecider {
   #watch(session: string, since: number): void {
     this.#absent.set(session, since);
     const at = since + this.#context.options.reconnectMs;
-    this.#context.timerQueue.set(`absent:${session}`, at, () => this.examine(session));
+    this.#context.timerQueue.set(`absent:${session}`, at, () => this.#stayedAbsent(session));
+  }
+
+  /**
+   * Examines the session, unless others still reconnect after the start of this gateway: examinations of thousands that
+   * wait for their turn would only delay them.
+   */
+  #stayedAbsent(session: string): void {
+    const { now, options } = this.#context;
+    if (this.#returning.has(session) && now - this.#lastReturn < options.reconnectMs) return this.#watch(session, now);
+    this.#returning.delete(session);
+    this.examine(session);
+  }
+
+  #clusterOf(session: string): string {
+    return this.#context.replica.get(session)?.ticket.cluster ?? '';
+  }
+
+  #addSuspect(session: string, suspect: Suspect): void {
+    this.#suspects.set(session, suspect);
+    const { cluster } = suspect;
+    const others = this.#suspectsOf.get(cluster);
+    if (others === undefined) this.#suspectsOf.set(cluster, new Set([session]));
+    else others.add(session);
   }
 
   /**
@@ -159,8 +194,10 @@ export class EvictionDecider {
 
   #suspect(session: string, gatewayOnly: boolean): void {
     const known = this.#suspects.get(session);
-    if (known === undefined) this.#countSuspicion(session);
-    this.#suspects.set(session, {
+    const cluster = known?.cluster ?? this.#clusterOf(session);
+    if (known === undefined) this.#countSuspicion(cluster);
+    this.#addSuspect(session, {
+      cluster,
       since: known?.since ?? this.#context.now,
       gatewayOnly: gatewayOnly && known?.gatewayOnly !== false,
     });
@@ -174,13 +211,18 @@ export class EvictionDecider {
 
   /** Call when the session is no longer suspected, or has left. */
   cleared(session: string): void {
+    const cluster = this.#suspects.get(session)?.cluster ?? '';
     this.#suspects.delete(session);
+    const others = this.#suspectsOf.get(cluster);
+    others?.delete(session);
+    if (others?.size === 0) this.#suspectsOf.delete(cluster);
     this.#context.timerQueue.cancel(`grace:${session}`);
   }
 
   remove(session: string): void {
     this.cleared(session);
     this.#absent.delete(session);
+    this.#returning.delete(session);
     this.#present.delete(session);
     this.#context.timerQueue.cancel(`absent:${session}`);
     this.#endExamination(session);
@@ -190,9 +232,8 @@ export class EvictionDecider {
    * The grace period is shorter if more observers agree: max − (max − min) · ln(C + 1) / ln 3, with C observers in
    * addition to the first (Lifeguard §IV-B).
    */
-  #graceMs(session: string, gatewayOnly: boolean): number {
+  #graceMs(session: string, { cluster, gatewayOnly }: Suspect): number {
     const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
-    const cluster = this.#context.replica.get(session)?.ticket.cluster ?? '';
     const members = this.#context.rings.get(cluster)?.size ?? 0;
     const min = Math.max(graceMinMs, 4000 * Math.log10(Math.max(1, members)));
     const max = min * graceMaxFactor;
@@ -201,27 +242,22 @@ export class EvictionDecider {
     return max - ((max - min) * Math.log(others + 1)) / Math.log(3);
   }
 
+  /** Starts the grace period, or changes it. In a frozen cluster it starts at the end of the freeze. */
   #setGrace(session: string): void {
     const suspect = this.#suspects.get(session);
     const entry = memberEntry(this.#context, session);
     if (suspect === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
-    const { timerQueue } = this.#context;
-    const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
-    // During a freeze the grace period starts only at the end of the freeze, because updates travel slowly while a
-    // network heals.
-    const from = Math.max(suspect.since, frozenUntil);
-    timerQueue.set(`grace:${session}`, from + this.#graceMs(session, suspect.gatewayOnly), () =>
-      this.#graceOver(session),
-    );
+    if (this.#frozen.has(suspect.cluster)) return;
+    const at = suspect.since + this.#graceMs(session, suspect);
+    this.#context.timerQueue.set(`grace:${session}`, at, () => this.#graceOver(session));
   }
 
   #graceOver(session: string): void {
-    const entry = memberEntry(this.#context, session);
-    if (entry === undefined || !this.#suspects.has(session)) return;
-    if ((this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY) > this.#context.now)
-      return this.#setGrace(session);
+    if (memberEntry(this.#context, session) === undefined || !this.#suspects.has(session)) return;
     this.#startExamination(session, () => {
-      if (this.#suspects.has(session)) this.#context.out.act({ type: 'evict', session });
+      const suspect = this.#suspects.get(session);
+      if (suspect === undefined) return;
+      if (!this.#frozen.has(suspect.cluster)) this.#context.out.act({ type: 'evict', session });
     });
   }
 
@@ -229,33 +265,39 @@ export class EvictionDecider {
    * Eureka's rule: many suspected sessions together mean a network fault. Evicting them could empty the registry
    * because one switch failed.
    */
-  #countSuspicion(session: string): void {
+  #countSuspicion(cluster: string): void {
     const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
     const { now } = this.#context;
-    const cluster = this.#context.replica.get(session)?.ticket.cluster;
-    if (cluster === undefined) return;
-    const suspectedAt = (this.#suspectedAt.get(cluster) ?? []).filter((at) => now - at < freezeWindowMs);
-    suspectedAt.push(now);
-    this.#suspectedAt.set(cluster, suspectedAt.slice(-4096));
-    let suspects = 0;
-    for (const other of this.#suspects.keys()) {
-      if (this.#context.replica.get(other)?.ticket.cluster === cluster) suspects++;
-    }
-    const members = (this.#context.rings.get(cluster)?.size ?? 0) + suspects;
-    if (suspectedAt.length < freezeMin || suspectedAt.length <= freezeShare * members) return;
+    const times = this.#suspectedAt.get(cluster) ?? [];
+    times.push(now);
+    const old = times.findIndex((at) => now - at < freezeWindowMs);
+    times.splice(0, Math.max(old, times.length - SUSPECTED_AT_MAX));
+    this.#suspectedAt.set(cluster, times);
+    const members = (this.#context.rings.get(cluster)?.size ?? 0) + (this.#suspectsOf.get(cluster)?.size ?? 0);
+    if (times.length < freezeMin || times.length <= freezeShare * members) return;
     this.#freeze(cluster, now + freezeMs);
   }
 
+  /** Suspects of a frozen cluster have no timers, because thousands of them would be set again with each new suspect. */
   #freeze(cluster: string, until: number): void {
-    const { timerQueue, now, out } = this.#context;
-    if ((this.#frozen.get(cluster) ?? Number.NEGATIVE_INFINITY) <= now)
+    const { timerQueue, out } = this.#context;
+    if (!this.#frozen.has(cluster)) {
       out.act({ type: 'notice', notice: { what: 'frozen', cluster, until } });
+      for (const session of this.#suspectsOf.get(cluster) ?? []) timerQueue.cancel(`grace:${session}`);
+    }
     this.#frozen.set(cluster, until);
-    for (const session of this.#suspects.keys()) this.#setGrace(session);
-    timerQueue.set(`thaw:${cluster}`, until, () => {
-      this.#frozen.delete(cluster);
-      out.act({ type: 'notice', notice: { what: 'thawed', cluster } });
-    });
+    timerQueue.set(`thaw:${cluster}`, until, () => this.#thaw(cluster));
+  }
+
+  /** Grace periods start now, because updates travel slowly while a network heals. */
+  #thaw(cluster: string): void {
+    this.#frozen.delete(cluster);
+    for (const session of this.#suspectsOf.get(cluster) ?? []) {
+      const suspect = this.#suspects.get(session);
+      if (suspect !== undefined) suspect.since = this.#context.now;
+      this.#setGrace(session);
+    }
+    this.#context.out.act({ type: 'notice', notice: { what: 'thawed', cluster } });
   }
 
   #startExamination(

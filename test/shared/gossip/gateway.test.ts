@@ -1,5 +1,6 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { type GossipAction, livenessOf, type PathVerdict, saveState } from '../../../shared/gossip/index.ts';
+import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
 
 const GRACE_LONG_MS = 60_000;
@@ -195,7 +196,31 @@ describe('a gateway that is new', () => {
   });
 });
 
+describe('a gateway that is new, to which nodes return slowly', () => {
+  it('probes the others only when no node has returned for ten seconds', () => {
+    const one = new One('gateway', [40]);
+    const asked = (actions: readonly GossipAction[]) => actions.filter(({ type }) => type === 'askGateway').length;
+    let during = 0;
+    for (let i = 0; i < 30; i++) {
+      during += asked(one.pass(4_000));
+      one.give({ type: 'tunnel', session: one.id(i), open: true });
+    }
+    expect(during).toBe(0);
+    expect(asked(one.pass(9_000))).toBe(0);
+    expect(asked(one.pass(12_000))).toBe(10);
+  });
+});
+
 describe('many suspects at once', () => {
+  it('take an amount of work that grows with their number, not with its square', () => {
+    const { one, pass } = office(1_000, 'silent');
+    const timers = vi.spyOn(TimerQueue.prototype, 'set');
+    for (const { session } of one.members) one.give({ type: 'tunnel', session, open: false });
+    pass(300_000);
+    expect(one.members.every(({ session }) => livenessOf(one.state, session) === 'suspected')).toBe(true);
+    expect(timers.mock.calls.length).toBeLessThan(20 * one.members.length);
+  });
+
   it('freeze evictions of their cluster for ten minutes, and only of theirs', () => {
     const { one, answer } = office(16, 'silent');
     for (const target of [5, 6, 7, 8]) answer(one.say(1, one.suspicion(target, 10)));
