@@ -95,6 +95,11 @@ export class AgentWeights implements WeightsHandlers {
     this.#peers.join(mesh, ticket);
   }
 
+  /** Call when the session ends and another one follows. An engine's weights are then copied by the next session. */
+  leave(): void {
+    this.#peers.leave();
+  }
+
   status(): { directory: string; uploads: number; pulls: PullStatus[] } {
     const { store, uploads } = this.#weights;
     return { directory: store.directory, uploads: uploads.active, pulls: this.#weights.status() };

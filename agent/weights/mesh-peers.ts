@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { Liveness } from '../../shared/gossip/gossip-events.ts';
 import type { Entry } from '../../shared/lattice/replica-entry.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
+import { neverRejects } from '../../shared/timing/in-background.ts';
 import { nodeCrypto } from '../host/node-crypto.ts';
 import type { ProvenConnection } from '../mesh/channel/accept-channel.ts';
 import type { Mesh } from '../mesh/mesh.ts';
@@ -18,7 +19,7 @@ export class MeshPeers implements Peers {
   #others: PeerName[] | undefined;
   #changedAt = performance.now();
   #unwatch: () => void = () => {};
-  readonly #joined = Promise.withResolvers<void>();
+  #joined = Promise.withResolvers<void>();
 
   /** @param issuerName returns the local name of an issuer; undefined for this agent's issuer */
   constructor(issuerName: (issuer: string) => string | undefined) {
@@ -41,7 +42,17 @@ export class MeshPeers implements Peers {
     this.#joined.resolve();
   }
 
-  /** Resolves when the agent is in a mesh. */
+  /**
+   * Call when the session ends and another one follows. The peers stay until the next session joins, for
+   * pulls that run, but `joined` waits for it: a mesh that the node leaves answers no more questions.
+   */
+  leave(): void {
+    const waiting = this.#joined;
+    this.#joined = Promise.withResolvers();
+    neverRejects(this.#joined.promise.then(waiting.resolve));
+  }
+
+  /** Resolves when the current session has joined its mesh. */
   get joined(): Promise<void> {
     return this.#joined.promise;
   }

@@ -1,4 +1,5 @@
 /** The arguments of an engine, depending on what could be fetched of its weights. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { AgentWeights } from '../../../agent/life/agent-weights.ts';
 import { atEnd, endAll, temporaryDirectory } from '../../support/processes.ts';
@@ -51,6 +52,18 @@ it('an engine reads of the hub what could not be had, beside what is here', asyn
   const { directory, env } = await prepared(['lab/model', 'lab/gone']);
   expect(env).toEqual({ HF_HUB_CACHE: directory });
   expect((await prepared(['lab/gone'])).env).toEqual({});
+});
+
+it('an engine of the next session waits until that session can ask other nodes', async () => {
+  const { node, hub } = await joined(['lab/model'], {});
+  node.leave();
+  const engine = node.prepare(ENGINE, {});
+  await sleep(200);
+  expect(hub.seen).toEqual([]);
+  const { mesh, ticket } = await village().join();
+  node.join(mesh, ticket);
+  await engine;
+  expect(hub.seen).not.toEqual([]);
 });
 
 const REPOSITORY = 'hub:lab/model@main';
