@@ -85,6 +85,7 @@ export const LONG: Readonly<Record<string, string>> = {
     'gateway-cli': 'eighty processes of the command line',
   }),
   ...rooms('up', {
+    'kubernetes-cluster': 'an API server, and several starts of a gateway and an agent',
     share: 'a gateway, an agent and three commands',
     'share-gateway': 'two gateways and two agents',
     'share-nodes': 'two gateways and two agents',

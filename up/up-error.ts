@@ -6,3 +6,8 @@ export class UpError extends Error {
     super(`${happened}\n${wayOn}`, options);
   }
 }
+
+/** The host does not exist any more, so connecting again is useless. */
+export class HostGoneError extends UpError {
+  override name = 'HostGoneError';
+}

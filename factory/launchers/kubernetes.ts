@@ -1,7 +1,7 @@
 /**
  * Kubernetes: a Job of batch/v1 for each job, by four calls of its REST interface. The official client brings sixteen
- * packages for them; the types here are generated from the API's published schema. Its tests run against a mock server;
- * it was not tested with a cluster.
+ * packages for them; the types here are generated from the API's published schema. Its tests run against a mock server and
+ * an API server without controllers; it was not tested with a whole cluster.
  */
 
 import { readFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ const NAME_LABEL = 'otela-submission';
 const FACTORY_LABEL = 'app.kubernetes.io/managed-by';
 const SECRET_AT = '/var/run/otela';
 /** Resource names of the vendors' device plugins. */
-const GPU_RESOURCE = { nvidia: 'nvidia.com/gpu', amd: 'amd.com/gpu', intel: 'gpu.intel.com/i915' } as const;
+export const GPU_RESOURCE = { nvidia: 'nvidia.com/gpu', amd: 'amd.com/gpu', intel: 'gpu.intel.com/i915' } as const;
 
 export function kubernetesLauncher(cluster: ClusterConfig): Launcher {
   const api = new Api(cluster);

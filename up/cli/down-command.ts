@@ -8,6 +8,7 @@ import { errorText } from '../../shared/text/error-text.ts';
 import { LocalGateway } from '../gateway/local-gateway.ts';
 import { connectHost } from '../host/connect-host.ts';
 import type { Host } from '../host/host.ts';
+import { KubernetesPod } from '../host/kubernetes/kubernetes-pod.ts';
 import { cacheDirectory } from '../install/program-files.ts';
 import { endJobs, listJobs } from '../job/end-jobs.ts';
 import { endLockHolder, isLocked } from '../state/run-lock.ts';
@@ -67,7 +68,18 @@ async function downCommand(args: readonly string[], out: Output): Promise<number
 /**
  * Cancels the jobs of a run, ends the process that serves it, and removes its files. The run is forgotten last: if a step fails, the next `otela down` tries again. */
 export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge: boolean): Promise<void> {
-  const host = await connectHost(run.host);
+  const host = await connectHost(run);
+  if (host instanceof KubernetesPod) {
+    // Its grace period lets agent and engine end.
+    await host.remove();
+    await endLockHolder(runs.socketOf(run));
+  } else await endOnHost(host, run, runs, purge);
+  await host.close();
+  if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
+  runs.remove(run);
+}
+
+async function endOnHost(host: Host, run: Run, runs: Runs, purge: boolean): Promise<void> {
   const alive = await aliveJobs(host, run);
   await endJobs(host, run, alive);
   await endLockHolder(runs.socketOf(run));
@@ -75,9 +87,6 @@ export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge:
     if (performance.now() > until)
       throw new UpError(`The job ${alive.join(' ')} does not end.`, 'Run otela down again.');
   await host.output(removeScript(run, purge));
-  await host.close();
-  if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
-  runs.remove(run);
 }
 
 async function aliveJobs(host: Host, run: Run): Promise<string[]> {

@@ -30,7 +30,7 @@ async function logsCommand(args: readonly string[]): Promise<number> {
   const [run, ...others] = selectRuns(new Runs(stateDirectory()), words[0], values.host);
   if (run === undefined) throw new UpError('No model is up.', 'Start one: otela up MODEL --host me@login.example.org');
   if (others.length > 0) throw new UsageError('there are several runs: name the model, and the host with --host');
-  const host = await connectHost(run.host);
+  const host = await connectHost(run);
   if (run.job === undefined) throw new UpError('The run has no job yet.', 'Wait until otela up shows its number.');
   const file = `"$HOME"/${runDirectory(run)}/${run.job}.log`;
   const follow = values.follow ? ' -F' : '';

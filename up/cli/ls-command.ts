@@ -50,10 +50,10 @@ async function rowOf(run: Run, runs: Runs, url: string | undefined): Promise<Row
 }
 
 async function jobText(run: Run): Promise<string> {
-  const { host: name, job, partition = '' } = run;
+  const { job, partition = '' } = run;
   if (job === undefined) return 'no job';
   try {
-    const host = await connectHost(name);
+    const host = await connectHost(run);
     if (run.batch === undefined)
       return statusText(job, parseStatus(job, await host.output(statusScript(job, partition))), new Date());
     const found = (await listJobs(host, run)).find(({ id }) => id === job);

@@ -27,7 +27,7 @@ import { type LoginNode, parseSite } from '../site/site.ts';
 import { runCluster, type StoredRun } from '../state/runs.ts';
 import { HostConnection } from '../tunnel/host-connection.ts';
 import type { TunnelIdentity } from '../tunnel/tunnel-identity.ts';
-import { UpError } from '../up-error.ts';
+import { HostGoneError, UpError } from '../up-error.ts';
 import { accessJson, coldText, readyText } from './ready-text.ts';
 import type { UpWish } from './up-flags.ts';
 
@@ -89,7 +89,9 @@ export class RunServer {
     this.#starting = Promise.allSettled([gateway.ensure()]);
     try {
       // ssh may ask for a password or a code in the terminal: no line is drawn over it.
-      if (wish.host !== THIS_MACHINE) out.complain(`connecting to ${wish.host} with ssh`);
+      const { host: name, kubernetes } = wish;
+      if (name !== THIS_MACHINE)
+        out.complain(`connecting to ${name} with ${kubernetes === undefined ? 'ssh' : 'kubectl'}`);
       const check = checkScript(wish.engine.setup, foundJobsScript(run.value));
       const { host, out: checked } = await this.#connection.open(check);
       const parsed = parseSite(wish.host, checked);
@@ -284,7 +286,10 @@ export class RunServer {
       await delay(pauseMs, undefined, { signal });
       lost = await this.#connectAgain(jobs).then(
         () => undefined,
-        (error: unknown) => toUpError(error),
+        (error: unknown) => {
+          if (error instanceof HostGoneError) throw error;
+          return toUpError(error);
+        },
       );
       pauseMs = lost === undefined ? AGAIN_MS : Math.min(2 * pauseMs, AGAIN_MAX_MS);
     }

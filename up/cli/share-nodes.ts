@@ -27,13 +27,13 @@ export async function offerByNodes(offer: Offering, out: Output): Promise<void> 
   const token = offer.ends ? '' : readPrivateFile(offer.tokenFile).trim();
   for (const run of runs)
     if (offer.ends) {
-      await endNodeOffer(await connectHost(run.host), run);
+      await endNodeOffer(await connectHost(run), run);
       out.print(`The nodes of ${run.model} on ${run.host} leave ${offer.to}.`);
     } else await offerRun(run, { ...offer, token }, out);
 }
 
 async function offerRun(run: Run, offer: Offering & { token: string }, out: Output): Promise<void> {
-  const host = await connectHost(run.host);
+  const host = await connectHost(run);
   await offerNodes(host, run, offer);
   for (const until = performance.now() + JOIN_MS; ; await delay(ASK_MS)) {
     const joined = await joinedNodes(host, run);

@@ -1,10 +1,12 @@
 /** `otela up`: serves a model from the user's own cluster. */
 
+import { commandRunner } from '../../node/command-runner.ts';
 import { type Command, EXIT_DONE, parseLine } from '../../shared/command-line/index.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { errorText } from '../../shared/text/error-text.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import { LocalGateway } from '../gateway/local-gateway.ts';
+import { findPlace, kubernetesHost } from '../host/kubernetes/place.ts';
 import { isLocked, takeRunLock } from '../state/run-lock.ts';
 import { RUNS_MAX, type Run, Runs, StoredRun } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
@@ -13,7 +15,7 @@ import { UpError } from '../up-error.ts';
 import { endRun } from './down-command.ts';
 import { accessJson } from './ready-text.ts';
 import { RunServer } from './serve-run.ts';
-import { UP_FLAGS, upWish } from './up-flags.ts';
+import { requireFitting, UP_FLAGS, upWish } from './up-flags.ts';
 
 export const UP_COMMAND: Command<Output> = {
   summary: 'serve a model on your own cluster, workstation or this machine',
@@ -21,11 +23,12 @@ export const UP_COMMAND: Command<Output> = {
 
 Connects with your own ssh, installs one file below ~/.otela of the host, starts a gateway on 127.0.0.1, submits a Slurm job, and prints the
 URL and the API key as soon as the model answers. The job continues if this command ends; the same command comes back to it. If the host has
-no Slurm, the engine is a process there. Without --host, it is a process of this machine.
+no Slurm, the engine is a process there. Without --host, it is a process of this machine; with --kubernetes, of a pod.
   otela up Qwen/Qwen3-8B --host me@login.example.org
   otela up Qwen/Qwen3-8B --host cluster --setup 'module load vllm' --account ml --time 08:00:00
   otela up Qwen/Qwen3-8B --host cluster --keep 3d
   otela up model.gguf
+  otela up Qwen/Qwen3-8B --kubernetes --namespace ml
   otela up my-model --host cluster -- llama-server -m model.gguf --port {{port}}`,
   flags: UP_FLAGS,
   run: upCommand,
@@ -33,7 +36,9 @@ no Slurm, the engine is a process there. Without --host, it is a process of this
 
 async function upCommand(args: readonly string[], out: Output): Promise<number> {
   const { values, words, command } = parseLine(args, UP_FLAGS, { words: 1 });
-  const wish = upWish(values, words, command);
+  requireFitting(values);
+  const cluster = values.kubernetes ? kubernetesHost(await findPlace(commandRunner(), values)) : undefined;
+  const wish = upWish(values, words, command, cluster);
   const state = stateDirectory();
   const [runs, gateway] = [new Runs(state), new LocalGateway(state)];
   const found = runs.find(wish.host, wish.model);

@@ -4,6 +4,8 @@ import { type Flags, type ParsedFlags, UsageError } from '../../shared/command-l
 import { durationMs } from '../../shared/text/duration.ts';
 import { parseSource } from '../../shared/weights/weights-source.ts';
 import { THIS_MACHINE } from '../host/host.ts';
+import type { PodWish } from '../host/kubernetes/pod-manifest.ts';
+import { GPU_RESOURCES, podWish } from '../host/kubernetes/pod-wish.ts';
 import { sshHost } from '../host/openssh.ts';
 import { type EngineWish, LLAMA_SERVER } from '../job/job-plan.ts';
 import type { PoolWish } from '../site/choose-pool.ts';
@@ -45,10 +47,27 @@ export const UP_FLAGS = {
     rest: true,
     help: 'command of another engine; {{port}} and {{model}} are replaced; also after --',
   },
-  image: { value: 'FILE', help: 'Apptainer image with the engine, a path on the host' },
+  image: {
+    value: 'FILE',
+    help: 'Apptainer image with the engine, a path on the host; with --kubernetes a container image',
+  },
   setup: { value: 'LINE', repeat: true, help: "shell line that runs before the engine: 'module load vllm'" },
   fetch: { help: 'fetch the weights before the job starts, for compute nodes without a way to the Internet' },
   'sbatch-option': { value: 'OPTION', repeat: true, help: 'further option of sbatch without dashes: qos=short' },
+  kubernetes: { help: 'run the engine in a pod of a Kubernetes cluster, by kubectl' },
+  context: { value: 'NAME', help: 'with --kubernetes: context of kubectl', otherwise: 'the current one' },
+  namespace: { value: 'NAME', help: 'with --kubernetes: namespace of the pod', otherwise: 'that of the context' },
+  'node-selector': {
+    value: 'LABEL=VALUE',
+    repeat: true,
+    help: 'with --kubernetes: nodes with this label: nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3',
+  },
+  'gpu-resource': {
+    value: 'NAME',
+    default: 'nvidia.com/gpu',
+    takes: GPU_RESOURCES,
+    help: 'with --kubernetes: name of the GPUs as a resource',
+  },
   'no-slurm': { help: 'run the engine on the host itself, and not in a Slurm job' },
   'relay-address': {
     value: 'ADDRESS',
@@ -70,6 +89,8 @@ export interface UpWish {
   /** A job ends after this time without a request, and a request starts the next one; undefined: jobs stay. */
   idleMs: number | undefined;
   relayAddress: string | undefined;
+  /** The engine's pod, if the host is a Kubernetes cluster. */
+  kubernetes: PodWish | undefined;
   agent: string | undefined;
   /** True if the engine runs on the host itself even if the host has Slurm. */
   noSlurm: boolean;
@@ -80,11 +101,45 @@ export interface UpWish {
   json: boolean;
 }
 
-/** @throws UsageError */
+type UpValues = ParsedFlags<typeof UP_FLAGS>;
+
+/** Flags that have no meaning in Kubernetes, and those that have one only there. */
+const NOT_KUBERNETES = [
+  'host',
+  'partition',
+  'account',
+  'gpu',
+  'keep',
+  'cold',
+  'fetch',
+  'sbatch-option',
+  'no-slurm',
+  'relay-address',
+] as const;
+const ONLY_KUBERNETES = ['context', 'namespace', 'node-selector'] as const;
+
+/** @throws UsageError if a flag does not fit the kind of host */
+export function requireFitting(values: UpValues): void {
+  const isGiven = (name: keyof UpValues) => {
+    const value = values[name];
+    return Array.isArray(value) ? value.length > 0 : value !== undefined && value !== false;
+  };
+  const wrong = (values.kubernetes ? NOT_KUBERNETES : ONLY_KUBERNETES).find(isGiven);
+  if (wrong === undefined) return;
+  throw new UsageError(
+    values.kubernetes ? `--kubernetes and --${wrong} exclude each other` : `--${wrong} needs --kubernetes`,
+  );
+}
+
+/**
+ * @param cluster the host, if it is a Kubernetes cluster
+ * @throws UsageError
+ */
 export function upWish(
-  values: ParsedFlags<typeof UP_FLAGS>,
+  values: UpValues,
   words: readonly string[],
   command: string[] | undefined,
+  cluster: string | undefined,
 ): UpWish {
   const [model] = words;
   if (model === undefined)
@@ -99,14 +154,15 @@ export function upWish(
     throw new UsageError('the command after -- must contain {{port}}, the port at which the engine must listen');
   return {
     model,
-    host: values.host === undefined ? THIS_MACHINE : sshHost(values.host),
+    host: cluster ?? (values.host === undefined ? THIS_MACHINE : sshHost(values.host)),
     pool: { partition: values.partition, gpu: values.gpu, gpus, time: values.time },
     engine: {
       engine: values.engine,
       command: command ?? ggufCommand(model, values),
       needsLlama: command === undefined && isGguf(model),
       arguments: values['engine-argument'],
-      image: values.image,
+      // A pod has the image itself.
+      image: cluster === undefined ? values.image : undefined,
       gpus,
       account: values.account,
       setup: values.setup,
@@ -116,8 +172,9 @@ export function upWish(
     keepMs: values.keep === undefined ? undefined : durationOf('keep', values.keep),
     idleMs: values.cold ? durationOf('idle', values.idle) : undefined,
     relayAddress: values['relay-address'],
+    kubernetes: cluster === undefined ? undefined : podWish(values, gpus, command !== undefined || isGguf(model)),
     agent: values.agent,
-    noSlurm: values['no-slurm'],
+    noSlurm: values['no-slurm'] || cluster !== undefined,
     fetches: values.fetch,
     endsJob: values.rm,
     json: values.json,
@@ -135,10 +192,10 @@ function durationOf(flag: string, text: string): number {
 const isGguf = (model: string): boolean => /\.gguf$/i.test(model);
 
 /** The command that serves a GGUF file; undefined for another model. A relative path is one of this machine or of the home there. */
-function ggufCommand(model: string, values: ParsedFlags<typeof UP_FLAGS>): string[] | undefined {
+function ggufCommand(model: string, values: UpValues): string[] | undefined {
   if (!isGguf(model)) return undefined;
   const name = model.replace(/^.*\//, '').slice(0, -'.gguf'.length);
-  const file = values.host === undefined ? resolve(model) : model;
+  const file = values.host === undefined && !values.kubernetes ? resolve(model) : model;
   const more = values['engine-argument'];
   return [LLAMA_SERVER, '-m', file, '--alias', name, '--host', '127.0.0.1', '--port', '{{port}}', ...more];
 }

@@ -24,3 +24,15 @@ export interface Host {
 
 /** The name of this machine as a host. The space distinguishes it from hosts of ssh. */
 export const THIS_MACHINE = 'this machine';
+
+/** Maximum size of error output that is kept. */
+const ERRORS_MAX_CHARS = 4_096;
+
+/** Keeps the last part of a stream. Returns a function that reads it. */
+export function lastChars(stream: Readable): () => string {
+  let text = '';
+  stream.setEncoding('utf8').on('data', (piece: string) => {
+    text = (text + piece).slice(-ERRORS_MAX_CHARS);
+  });
+  return () => text;
+}

@@ -4,8 +4,7 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { commandRunner, type RunCommand } from '../../node/command-runner.ts';
 import { UpError } from '../up-error.ts';
-import { type Host, type HostProcess, THIS_MACHINE } from './host.ts';
-import { lastChars } from './openssh.ts';
+import { type Host, type HostProcess, lastChars, THIS_MACHINE } from './host.ts';
 
 export class LocalShell implements Host {
   readonly host = THIS_MACHINE;

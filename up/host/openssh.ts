@@ -11,14 +11,12 @@ import { pipeline } from 'node:stream/promises';
 import { type CommandResult, commandRunner, type RunCommand } from '../../node/command-runner.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
 import { UpError } from '../up-error.ts';
-import type { Host, HostProcess } from './host.ts';
+import { type Host, type HostProcess, lastChars } from './host.ts';
 import { loginShell, shellQuoted } from './shell-words.ts';
 import { SSH_FAILED, sshFailure } from './ssh-failure.ts';
 
 /** How long a person may take to type a password and a second factor. */
 const LOGIN_MS = 10 * 60_000;
-/** Maximum size of error output that is kept. */
-const ERRORS_MAX_CHARS = 4_096;
 
 /** OpenSSH ends a connection that is silent for 45 s, for example after the laptop changed its network. */
 const KEEPALIVE = ['-o', 'ServerAliveInterval=15', '-o', 'ServerAliveCountMax=3'];
@@ -154,13 +152,4 @@ async function connectionOptions(host: string): Promise<string[]> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const path = join(directory, 'otela-%C');
   return [...strict, '-o', 'ControlMaster=auto', '-o', `ControlPath=${path}`, '-o', `ControlPersist=${PERSIST_S}`];
-}
-
-/** Keeps the last part of a stream. Returns a function that reads it. */
-export function lastChars(stream: Readable): () => string {
-  let text = '';
-  stream.setEncoding('utf8').on('data', (piece: string) => {
-    text = (text + piece).slice(-ERRORS_MAX_CHARS);
-  });
-  return () => text;
 }

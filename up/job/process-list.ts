@@ -1,6 +1,9 @@
 /** Jobs on a machine without a batch system: each is a process group with files in the run's directory. */
 import type { RunJob } from './run-job-list.ts';
 
+/** A shell function that prints a process's command line. Images of engines often have no `ps`. */
+const ARGUMENTS = `args() { ps -o args= -p "$1" 2>/dev/null || tr '\\0' ' ' 2>/dev/null <"/proc/$1/cmdline"; }`;
+
 /**
  * The script that starts a job. Its id is the time of its start in seconds. The job has its own process group
  * (`set -m`), so it outlives the connection, and one signal reaches agent and engine.
@@ -22,11 +25,12 @@ echo "job=$id"`;
  */
 export function processListScript(at: string): string {
   return `cd ${at} 2>/dev/null || exit 0
+${ARGUMENTS}
 for file in *.pid; do
   [ -e "$file" ] || continue
   id=\${file%.pid}; read -r pid start <"$file"
   state=ended; reason=$(cat $id.exit 2>/dev/null || echo killed)
-  if [ ! -e $id.exit ] && ps -o args= -p "$pid" 2>/dev/null | grep -q "/$id.sh"; then state=running; reason=; fi
+  if [ ! -e $id.exit ] && args "$pid" | grep -q "/$id.sh"; then state=running; reason=; fi
   echo "job=$id|$state|$reason|$start"
 done`;
 }
@@ -49,8 +53,9 @@ export function parseProcessList(out: string): RunJob[] {
 export function endScript(at: string, ids: readonly string[]): string {
   if (!ids.every((id) => /^\d{1,12}$/.test(id))) throw new RangeError(`"${ids.join(' ')}" are not ids of jobs`);
   return `cd ${at} 2>/dev/null || exit 0
+${ARGUMENTS}
 for id in ${ids.join(' ')}; do
-  read -r pid start <$id.pid && ps -o args= -p "$pid" 2>/dev/null | grep -q "/$id.sh" && kill -TERM -- "-$pid"
+  read -r pid start <$id.pid && args "$pid" | grep -q "/$id.sh" && kill -TERM -- "-$pid"
 done
 true`;
 }

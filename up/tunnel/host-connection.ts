@@ -1,8 +1,9 @@
 /** The connection to the host of a run: the shell there, the installed agent, and the relay. */
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { LocalGateway } from '../gateway/local-gateway.ts';
-import { connectAndRun, connectHost } from '../host/connect-host.ts';
+import { connectAndRun, reconnectHost } from '../host/connect-host.ts';
 import { type Host, THIS_MACHINE } from '../host/host.ts';
+import type { PodWish } from '../host/kubernetes/pod-manifest.ts';
 import { shellQuoted } from '../host/shell-words.ts';
 import { agentFile, hashedAgent } from '../install/agent-file.ts';
 import { agentPath, installAgent, isInstalled } from '../install/install-agent.ts';
@@ -25,6 +26,8 @@ interface HostConnectionOptions {
     agent: string | undefined;
     /** Address at which the relay listens; undefined: found by routes. */
     relayAddress: string | undefined;
+    /** The pod in which the engine runs, if the host is a Kubernetes cluster. */
+    kubernetes: PodWish | undefined;
     /** Defined if jobs follow each other, on different nodes. */
     keepMs: number | undefined;
   };
@@ -32,6 +35,7 @@ interface HostConnectionOptions {
   identity: TunnelIdentity;
   /** Shows a step to the user. */
   step(text: string): void;
+  signal: AbortSignal;
 }
 
 export class HostConnection {
@@ -68,7 +72,12 @@ export class HostConnection {
 
   /** Connects and runs the script. @throws UpError */
   async open(script: string): Promise<{ host: Host; out: string }> {
-    const connected = await connectAndRun(this.#options.wish.host, script);
+    const { run, wish, step, signal } = this.#options;
+    const created = () => {
+      this.#hasReached = true;
+    };
+    const pod = wish.kubernetes === undefined ? undefined : { wish: wish.kubernetes, step, created, signal };
+    const connected = await connectAndRun(run.value, script, pod);
     this.#hasReached = true;
     this.#host = connected.host;
     return connected;
@@ -79,7 +88,7 @@ export class HostConnection {
     // The relay ended, and the connection did not: the host killed it, as some sites do with long processes.
     if (this.#mayBeKilled && this.#options.run.value.batch === undefined && (await this.#host?.isConnected()) === true)
       this.#movesRelay = true;
-    this.#host = await connectHost(this.#options.wish.host);
+    this.#host = await reconnectHost(this.#options.run.value);
     return this.#host;
   }
 

@@ -9,8 +9,7 @@ import http2, { type Http2Stream, type ServerHttp2Session } from 'node:http2';
 import { connect } from 'node:net';
 import { Duplex, type Readable } from 'node:stream';
 import { type SecureContext, TLSSocket } from 'node:tls';
-import type { Host } from '../host/host.ts';
-import { lastChars } from '../host/openssh.ts';
+import { type Host, lastChars } from '../host/host.ts';
 import { SSH_FAILED, sshFailure } from '../host/ssh-failure.ts';
 import { UpError } from '../up-error.ts';
 
