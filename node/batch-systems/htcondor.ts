@@ -15,7 +15,7 @@ import {
 } from './batch-system.ts';
 import { minutesOf } from './time-limit.ts';
 
-const JOB_ID = '$OTELA_CONDOR_ID';
+const JOB_ID = '$HTCONDOR_JOB_ID';
 /**
  * A job that HTCondor has held for this long needs an operator. It is removed, and the factory submits a new one after
  * its back-off.
@@ -31,7 +31,8 @@ const submitPath = (path: string) => path.replaceAll('$', '$(DOLLAR)');
 
 /**
  * Without a common file system, HTCondor brings the files to the job's directory, and sends the output back while the
- * job runs, so that the factory sees if a job has printed something.
+ * job runs, so that the factory sees if a job has printed something. The script joins its two outputs, because HTCondor
+ * would write both at the same place of the file.
  */
 function transferLines(files: readonly string[], log: string): string[] {
   const output = log.split('%j').map(submitPath).join('$(ClusterId).$(ProcId)');
@@ -42,15 +43,13 @@ function transferLines(files: readonly string[], log: string): string[] {
     // Otherwise each new file in the job's directory would be sent back.
     'transfer_output_files = ""',
     `output = ${output}`,
-    `error = ${output}`,
     'stream_output = true',
-    'stream_error = true',
   ];
 }
 
 function description(submission: JobSubmission, transferred: readonly string[] | undefined): string {
   const { name, pool, gpus, log } = submission;
-  const script = transferred === undefined ? withLogRedirect(submission, JOB_ID) : submission.body;
+  const script = transferred === undefined ? withLogRedirect(submission, JOB_ID) : `exec 2>&1\n${submission.body}`;
   return [
     'universe = vanilla',
     `batch_name = ${name}`,
@@ -58,8 +57,8 @@ function description(submission: JobSubmission, transferred: readonly string[] |
     'transfer_executable = false',
     // The script is one word of the environment, encoded in base64, because a script would need quotes of three
     // languages. The agent replaces bash, so that HTCondor's TERM reaches the agent.
-    `arguments = "-c 'eval ""$(printf %s $OTELA_SCRIPT | base64 -d)""'"`,
-    `environment = "OTELA_CONDOR_ID=$(ClusterId).$(ProcId) OTELA_SCRIPT=${Buffer.from(script).toString('base64')}"`,
+    `arguments = "-c 'eval ""$(printf %s $HTCONDOR_SCRIPT | base64 -d)""'"`,
+    `environment = "HTCONDOR_JOB_ID=$(ClusterId).$(ProcId) HTCONDOR_SCRIPT=${Buffer.from(script).toString('base64')}"`,
     ...(transferred === undefined ? [] : transferLines(transferred, log)),
     `request_gpus = ${gpus}`,
     ...(pool.cpus === undefined ? [] : [`request_cpus = ${pool.cpus}`]),

@@ -48,6 +48,7 @@ LIBEXEC = /usr/libexec/condor
 DAEMON_LIST = MASTER ${daemons}
 SEC_DEFAULT_AUTHENTICATION_METHODS = FS
 SEC_DEFAULT_AUTHENTICATION = OPTIONAL
+SEC_USE_FAMILY_SESSION = false
 ALLOW_READ = *
 ALLOW_WRITE = *
 ALLOW_ADMINISTRATOR = *
@@ -123,10 +124,9 @@ class HTCondor {
   async start(): Promise<void> {
     this.#startMaster([], '');
     if (this.#apart) {
-      // The programs and jobs of the submitting machine are hidden by empty directories.
-      await mkdir(join(this.outside, 'bin'), { recursive: true });
-      const hidden = ['bin', 'jobs'].map((one) => `mount -t tmpfs none ${join(this.outside, one)}`).join(' && ');
-      this.#startMaster(['unshare', '--mount', 'sh', '-c', `${hidden} && exec "$@"`, 'sh'], EXECUTING_NAME);
+      // An empty directory hides the programs and jobs of the submitting machine.
+      const hide = `mount -t tmpfs none ${join(this.outside, 'jobs')} && exec "$@"`;
+      this.#startMaster(['unshare', '--mount', 'sh', '-c', hide, 'sh'], EXECUTING_NAME);
     }
     await eventually('the machine takes jobs', 60_000, async () => {
       const { out } = await this.status('-autoformat', 'GPUs');
@@ -240,18 +240,18 @@ async function agentInJob(condor: HTCondor): Promise<void> {
 async function withoutSharedHome(): Promise<void> {
   const condor = await HTCondor.up(true);
   const gateway = await Gateway.start();
-  await installPrograms(condor.outside);
+  await installPrograms(join(condor.outside, 'jobs'));
   const token = join(condor.directory, 'jobs/token');
   await writeFile(join(condor.outside, 'jobs/token'), await gateway.createJoinToken('crc', 'crc'), { mode: 0o600 });
   condor.root('chown', String(USER.uid), token);
   const programs = ['node', 'nvidia-smi', 'otela-agent.mjs', 'stand-in-engine.mjs'];
   const { launcher, submission } = launcherOf(condor, [
-    ...programs.map((name) => `${condor.directory}/bin/${name}`),
+    ...programs.map((name) => `${condor.directory}/jobs/bin/${name}`),
     token,
   ]);
   const port = await freePort();
   const body = [
-    `[ ! -e ${token} ] && [ ! -e ${condor.directory}/bin/node ] || exit 99`,
+    `[ ! -e ${token} ] && [ ! -e ${condor.directory}/jobs/bin/node ] || exit 99`,
     'echo "the token has mode $(stat -c %a token)"',
     'export PATH=$PWD:$PATH OTELA_MESH=127.0.0.1 TMPDIR=$_CONDOR_SCRATCH_DIR HOME=$_CONDOR_SCRATCH_DIR',
     `exec ./node ./otela-agent.mjs start --gateway ${gateway.url} --token-file ./token --engine-port ${port} --drain-before 30s \\`,

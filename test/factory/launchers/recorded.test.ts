@@ -299,11 +299,13 @@ it('HTCondor: without a common file system the files travel with the job, and it
   const files = ['/opt/otela-agent', '/etc/otela/token'];
   for (const more of [{ transfer_files: files }, {}])
     await launcherWith('htcondor', answer, more).launcher.submit(submission('htcondor', { log }));
-  const scripts = inputs.map((text) => Buffer.from(/OTELA_SCRIPT=([^"]+)"/.exec(text)?.[1] ?? '', 'base64').toString());
+  const scripts = inputs.map((text) =>
+    Buffer.from(/HTCONDOR_SCRIPT=([^"]+)"/.exec(text)?.[1] ?? '', 'base64').toString(),
+  );
   expect(inputs[0]).toContain('should_transfer_files = YES\n');
   expect(inputs[0]).toContain('transfer_input_files = /opt/otela-agent, /etc/otela/token\n');
   expect(inputs[0]).toContain('output = /state/$(DOLLAR)(HOME)/crc-$(ClusterId).$(ProcId).log\n');
-  expect(scripts[0]).toBe(submission('htcondor').body);
+  expect(scripts[0]).toBe(`exec 2>&1\n${submission('htcondor').body}`);
   expect(inputs[1]).not.toContain('transfer_input_files');
   expect(scripts[1]).toContain("exec >>'/state/$(HOME)/crc-'");
 });
