@@ -159,10 +159,11 @@ it('trace sample prints the nodes of a live gateway and the idle GPUs of its clu
       { ...cluster, id: 'silent' },
     ],
   });
+  // A stream that lasts until the engine breaks it, however long the command takes.
   const asked = fetch(`${gateway.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${await gateway.createKey()}`, 'content-type': 'application/json' },
-    body: JSON.stringify(chatBody({ tokens: 200, delayMs: 100 })),
+    body: JSON.stringify(chatBody({ tokens: 9_000, tokensPerSecond: 10 }, { stream: true })),
   });
   const admin = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
   const lineSchema = z.looseObject({ timestamp: z.iso.datetime(), busy: z.boolean().optional() });
