@@ -160,8 +160,15 @@ export class BatchGatewayClient {
     return parsed(leaseState, await this.#post('renew', refOf(lease)));
   }
 
-  /** @throws Error if the gateway refuses or does not answer */
-  /** @param declined why this node cannot run the lease's function */
+  /** Returns lines of a lease that have not begun. @throws Error if the gateway refuses or does not answer */
+  async giveBack(lease: GrantedLease, lines: readonly number[]): Promise<void> {
+    await this.#post('release', { ...refOf(lease), lines });
+  }
+
+  /**
+   * @param declined why this node cannot run the lease's function
+   * @throws Error if the gateway refuses or does not answer
+   */
   async release(lease: GrantedLease, declined?: string): Promise<void> {
     await this.#post('release', { ...refOf(lease), ...(declined === undefined ? {} : { declined }) });
   }

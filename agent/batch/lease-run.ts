@@ -43,6 +43,8 @@ interface LeaseEvents {
   elsewhere?(): void;
   /** Lines of this lease that have not begun must not begin any more. */
   stopped?(): void;
+  /** Other nodes are idle: the node should return lines that have not begun, apart from `keep`. */
+  share?(keep: number): void;
   /** No line and no result of this lease is left here. */
   over(): void;
   log(line: string): void;
@@ -174,6 +176,17 @@ export class LeaseRun {
     this.drop(lines);
   }
 
+  /** Gives lines to idle nodes that have not begun here, and keeps the lease of the others. */
+  share(lines: readonly number[]): void {
+    if (lines.length === 0) return;
+    this.drop(lines.length);
+    // If this request fails, the lines are free at the end of the lease.
+    this.gateway.giveBack(this.lease, lines).catch(() => {
+      this.#releasedLines += lines.length;
+      this.#endIfDone();
+    });
+  }
+
   /** Commits the ready results. A failed commit is repeated until the gateway accepts or refuses the results. */
   flush(): Promise<void> {
     clearTimeout(this.#timer);
@@ -262,9 +275,10 @@ export class LeaseRun {
     }
   }
 
-  #applyState({ leased, stop = false }: LeaseState): void {
+  #applyState({ leased, stop = false, keep }: LeaseState): void {
     this.#leased = leased;
     this.#isValid &&= leased && !stop;
+    if (keep !== undefined && this.#isValid) this.#events.share?.(keep);
     if (!stop || this.#stop.signal.aborted) return;
     this.#stop.abort();
     this.#events.stopped?.();

@@ -17,6 +17,7 @@ import { BatchSteps, TURN_MS } from './batch-steps.ts';
 import { saveSummary } from './batch-summary-row.ts';
 import { progressOf, valuesOf } from './dependencies/record-values.ts';
 import { NO_GPU_TIME, NO_TOKENS } from './error-messages.ts';
+import { LineShares } from './leases/line-shares.ts';
 import type { ContextCounts } from './leases/node-contexts.ts';
 import { notifyQueues, type Offer, offerOf } from './leases/offer-to-queues.ts';
 import { BATCH_LEASE_MS, type BatchAdmission, leaseOf } from './leases/open-lease.ts';
@@ -38,6 +39,7 @@ export class BatchObject extends GatewayObject {
   readonly #metrics: BatchMetrics;
   readonly #obstacle = new Obstacle();
   readonly #budget = new MonthlyBudget();
+  readonly #shares = new LineShares();
   /** On how many nodes the batch's function is, as the queue last said. Null: unknown, or no function. */
   #contexts: ContextCounts | null = null;
   readonly #steps: BatchSteps;
@@ -183,9 +185,11 @@ export class BatchObject extends GatewayObject {
     if (spec === null) return null;
     const { ledger } = this.#record;
     ledger.expire(this.#now);
-    const grant = ledger.grant(node, this.#now, BATCH_LEASE_MS, (demands) => allowed.includes(demands), prefix);
+    const most = this.#record.function && this.#shares.most(ledger, this.#record.linesPerS(this.#now));
+    const grant = ledger.grant(node, this.#now, BATCH_LEASE_MS, (demands) => allowed.includes(demands), prefix, most);
     this.#record.store();
     if (grant === undefined) return null;
+    this.#shares.granted();
     this.#record.countLease(ready);
     const model = this.#record.demands[grant.chunk.demands]?.model ?? '';
     return leaseOf(spec, grant, model, this.#record.function);
@@ -288,8 +292,16 @@ export class BatchObject extends GatewayObject {
   }
 
   /** Answers a node that renews a lease. `stop`: its results are not needed any more, so it aborts running lines. */
-  renewal(ref: LeaseRef): { leased: boolean; stop: boolean } {
-    return { leased: this.renew(ref), stop: this.#stops(ref) };
+  renewal(ref: LeaseRef): { leased: boolean; stop: boolean; keep?: number } {
+    return { leased: this.renew(ref), stop: this.#stops(ref), ...this.#kept() };
+  }
+
+  /** What a node keeps of its lease. Other nodes may be idle, and could run its lines. */
+  #kept(): { keep?: number } {
+    if (!this.#takesResults || this.#record.function === undefined) return {};
+    if (this.#shares.isDue(this.#record.ledger, this.#now)) this.#offer();
+    const keep = this.#shares.keep(this.#record.ledger, this.#record.linesPerS(this.#now));
+    return keep === undefined ? {} : { keep };
   }
 
   #stops({ chunk }: LeaseRef): boolean {
@@ -309,11 +321,15 @@ export class BatchObject extends GatewayObject {
     this.release(ref);
   }
 
-  /** @param declined why the node cannot run the batch's function */
-  release(ref: LeaseRef, declined?: string): void {
+  /**
+   * @param declined why the node cannot run the batch's function
+   * @param lines the lines that the node returns, if it keeps the others
+   */
+  release(ref: LeaseRef, declined?: string, lines?: readonly number[]): void {
     if (!this.#takesResults) return;
     const { ledger, state } = this.#record;
-    if (ledger.release(ref) && declined !== undefined) this.#obstacle.decline(declined, this.#now);
+    if (lines !== undefined) ledger.giveBack(ref, lines);
+    else if (ledger.release(ref) && declined !== undefined) this.#obstacle.decline(declined, this.#now);
     this.#record.store();
     if (state.status === 'cancelling' && ledger.leases.length === 0)
       inBackground(`batch ${this.#record.spec?.id}`, this.#wake(), console.error);
@@ -333,7 +349,7 @@ export class BatchObject extends GatewayObject {
     const { leased, again, elsewhere, tokens, gpuMs } = this.#record.commit(ref, results, at);
     this.#budget.spend(tokens, gpuMs);
     if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();
-    return { leased, stop: this.#stops(ref), again, elsewhere };
+    return { leased, stop: this.#stops(ref), again, elsewhere, ...this.#kept() };
   }
 
   /** Runs one step and sets the next alarm. */
@@ -360,7 +376,9 @@ export class BatchObject extends GatewayObject {
   }
 
   async #notify(offer: Offer): Promise<void> {
-    this.#contexts = await notifyQueues(this.env, offer, this.#now + 3 * TURN_MS);
+    const { contexts, idle } = await notifyQueues(this.env, offer, this.#now + 3 * TURN_MS);
+    this.#contexts = contexts;
+    this.#shares.set(idle);
   }
 
   #leasing(): BatchSpec | null {

@@ -60,8 +60,11 @@ interface CommitResult {
   gpuMs: number;
 }
 
-/** The answer to the node that committed. `stop`: no result of the lease is needed any more. */
-export type CommitAnswer = Omit<CommitResult, 'tokens' | 'gpuMs'> & { stop: boolean };
+/**
+ * The answer to the node that committed. `stop`: no result of the lease is needed any more. `keep`: the number of
+ * lines that have not begun and stay at the node, because other nodes are idle.
+ */
+export type CommitAnswer = Omit<CommitResult, 'tokens' | 'gpuMs'> & { stop: boolean; keep?: number };
 
 /** A stored batch, and every change to it. Synchronous, so that the changes of one call are committed together. */
 export class BatchRecord {

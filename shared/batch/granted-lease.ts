@@ -43,6 +43,11 @@ export const leaseState = z.object({
    * of them. Absent: false.
    */
   stop: z.boolean().exactOptional(),
+  /**
+   * Other nodes are idle, and no line is free. The node keeps this many lines that have not begun, and returns the
+   * others. Absent: it keeps all.
+   */
+  keep: count.exactOptional(),
 });
 export type LeaseState = z.infer<typeof leaseState>;
 

@@ -1,8 +1,9 @@
 import type { ChunkRange } from './batch-input-check.ts';
-import { type Bitmap, countBits, emptyBitmap, hasBit, setBit } from './bitmap.ts';
+import { type Bitmap, emptyBitmap, hasBit, setBit } from './bitmap.ts';
+import { freeCount, freeOf, haveCommonLine, type LeasedPart, openCount, openOf } from './lease-coverage.ts';
 
-/** A node's right to run the open lines of a chunk until the lease ends. */
-interface Lease {
+/** A node's right to run open lines of a chunk until the lease ends. */
+interface Lease extends LeasedPart {
   /** Number of this lease within its chunk. Later leases have higher numbers. */
   epoch: number;
   node: string;
@@ -23,11 +24,11 @@ export interface ChunkState extends ChunkRange {
   failures: Record<number, number>;
   /** The epoch of the newest lease; 0 before the first lease. */
   epoch: number;
-  /** Current leases. At most LEASES_MAX; a second one exists only while the first node is late. */
+  /** Current leases. A line is in one of them, or in two while the first node is late. */
   leases: Lease[];
   /** The node at which lines failed last. It does not get the chunk before `untilMs`. */
   avoid?: { node: string; untilMs: number };
-  /** The newest HOLDERS_MAX leases, including ended ones. Only the nodes of these leases may commit results. */
+  /** The current leases, and the newest HOLDERS_MAX of all. Only the nodes of these leases may commit results. */
   holders: { epoch: number; node: string }[];
 }
 
@@ -42,20 +43,15 @@ export interface LeaseRef {
 export interface Grant {
   chunk: ChunkState;
   lease: Lease;
-  /** Lines without a result, by their index in the chunk. */
+  /** The lines of the lease, which have no result, by their index in the chunk. */
   open: number[];
 }
 
-/**
- * Maximum number of leases of one chunk at a time. If the first node is late, a second node may also run the chunk; a
- * third would waste more than it saves.
- */
-const LEASES_MAX = 2;
 /** Number of engine failures after which a line gets an error as its result. Evictions do not count. */
 export const ENGINE_FAILURES_MAX = 3;
 /** A chunk is late if it has been leased for this many times the median duration. */
 const LATE_FACTOR = 2;
-/** Number of the most recent leases of a chunk for which results are still accepted. */
+/** Number of the most recent leases of a chunk for which results are accepted also after their end. */
 const HOLDERS_MAX = 8;
 /** How long a chunk is not granted to the node at which one of its lines failed. */
 const AVOID_MS = 10_000;
@@ -94,7 +90,7 @@ export class LeaseLedger {
 
   constructor(chunks: readonly ChunkState[]) {
     this.#chunks = [...chunks];
-    this.#open = chunks.reduce((sum, chunk) => sum + openLines(chunk), 0);
+    this.#open = chunks.reduce((sum, chunk) => sum + openCount(chunk), 0);
   }
 
   static chunksOf(ranges: readonly ChunkRange[]): ChunkState[] {
@@ -122,7 +118,7 @@ export class LeaseLedger {
 
   /** Marks all lines of a chunk as done that no node ran, because the caller stores their results. */
   settle(chunk: ChunkState): void {
-    this.#open -= openLines(chunk);
+    this.#open -= openCount(chunk);
     for (let line = 0; line < chunk.lines; line++) setBit(chunk.done, line);
     this.changed.add(chunk);
   }
@@ -142,9 +138,9 @@ export class LeaseLedger {
     return this.#requeued;
   }
 
-  /** Number of open lines in chunks that are not leased to a node. */
+  /** Number of open lines that no node has leased. */
   get waiting(): number {
-    return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
+    return this.#chunks.reduce((sum, chunk) => sum + freeCount(chunk), 0);
   }
 
   get leases(): readonly { chunk: ChunkState; lease: Lease }[] {
@@ -155,6 +151,7 @@ export class LeaseLedger {
    * The next chunk for a node. First come chunks with the prefix on which the node last worked, then all others in the
    * order of the file. If there is none, the node gets the chunk that is most overdue at another node.
    * @param allowed returns true if the node meets the requirements with this index
+   * @param most maximum number of lines
    */
   grant(
     node: string,
@@ -162,10 +159,11 @@ export class LeaseLedger {
     ttlMs: number,
     allowed: (demands: number) => boolean,
     prefix?: number,
+    most = Number.POSITIVE_INFINITY,
   ): Grant | undefined {
     let found: ChunkState | undefined;
     for (const chunk of this.#chunks) {
-      if (chunk.leases.length > 0 || !allowed(chunk.demands) || openLines(chunk) === 0) continue;
+      if (!allowed(chunk.demands) || freeCount(chunk) === 0) continue;
       if (chunk.avoid?.node === node && nowMs < chunk.avoid.untilMs) continue;
       found ??= chunk;
       if (prefix === undefined || chunk.prefix === prefix) {
@@ -173,14 +171,19 @@ export class LeaseLedger {
         break;
       }
     }
-    const chunk = found ?? this.#latest(node, nowMs, allowed);
+    const late = found === undefined ? this.#latest(node, nowMs, allowed) : undefined;
+    const chunk = found ?? late?.chunk;
     if (chunk === undefined) return undefined;
+    const lines = late === undefined ? partOf(chunk, most) : late.lease.lines;
     chunk.epoch += 1;
-    const lease = { epoch: chunk.epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs };
+    const { epoch } = chunk;
+    const lease: Lease = { epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs, ...(lines && { lines }) };
     chunk.leases.push(lease);
-    chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_MAX);
+    const current = new Set(chunk.leases.map((one) => one.epoch));
+    const holders = [...chunk.holders, { epoch, node }];
+    chunk.holders = holders.filter((one, i) => current.has(one.epoch) || i >= holders.length - HOLDERS_MAX);
     this.changed.add(chunk);
-    return { chunk, lease, open: openOf(chunk) };
+    return { chunk, lease, open: openOf(chunk, lease) };
   }
 
   /**
@@ -225,7 +228,7 @@ export class LeaseLedger {
       const lease = chunk.leases.find((one) => one.epoch === epoch && one.node === node);
       if (lease !== undefined) lease.progressMs = nowMs;
     }
-    if (openLines(chunk) === 0) this.#finish(chunk, epoch, nowMs);
+    this.#finish(chunk, epoch, nowMs);
     return taken;
   }
 
@@ -262,6 +265,22 @@ export class LeaseLedger {
     return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;
   }
 
+  /**
+   * Takes lines out of a lease that its node returns before they begin, because other nodes are idle.
+   * @returns the number of lines that are free now
+   */
+  giveBack(ref: LeaseRef, lines: readonly number[]): number {
+    const lease = this.#leaseOf(ref);
+    const chunk = this.#chunks[ref.chunk];
+    if (lease === undefined || chunk === undefined) return 0;
+    const before = freeCount(chunk);
+    const returned = new Set(lines);
+    lease.lines = openOf(chunk, lease).filter((line) => !returned.has(line));
+    if (lease.lines.length === 0) chunk.leases = chunk.leases.filter((one) => one !== lease);
+    this.changed.add(chunk);
+    return freeCount(chunk) - before;
+  }
+
   /** Ends the leases of nodes that are gone or no longer allowed. */
   releaseNode(node: string): void {
     for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
@@ -286,7 +305,7 @@ export class LeaseLedger {
   /** True if a line of this chunk has no result. */
   isOpen(id: number): boolean {
     const chunk = this.#chunks[id];
-    return chunk !== undefined && openLines(chunk) > 0;
+    return chunk !== undefined && openCount(chunk) > 0;
   }
 
   /** True if a chunk is late at its node, so that another node may run it too. */
@@ -302,42 +321,48 @@ export class LeaseLedger {
     const kept = chunk.leases.filter((lease) => !ended(lease));
     const gone = chunk.leases.length - kept.length;
     if (gone === 0) return 0;
+    const before = freeCount(chunk);
     chunk.leases = kept;
-    if (kept.length === 0) this.#requeued += openLines(chunk);
+    this.#requeued += freeCount(chunk) - before;
     this.changed.add(chunk);
     return gone;
   }
 
+  /** Ends the leases without open lines. */
   #finish(chunk: ChunkState, epoch: number, nowMs: number): void {
+    const kept = chunk.leases.filter((one) => openOf(chunk, one).length > 0);
+    if (kept.length === chunk.leases.length) return;
     const lease = chunk.leases.find((one) => one.epoch === epoch);
-    if (lease !== undefined) {
+    if (lease !== undefined && !kept.includes(lease)) {
       this.#durationsMs.push(nowMs - lease.grantedMs);
       if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift();
     }
-    if (chunk.leases.length === 0) return;
-    chunk.leases = [];
+    chunk.leases = kept;
     this.changed.add(chunk);
   }
 
-  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): ChunkState | undefined {
+  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): LateLease | undefined {
     if (this.#durationsMs.length < MEDIAN_OF) return undefined;
     const sorted = [...this.#durationsMs].sort((a, b) => a - b);
     const lateMs = LATE_FACTOR * (sorted[Math.floor(sorted.length / 2)] ?? 0);
-    let latest: ChunkState | undefined;
-    for (const chunk of this.#chunks) {
-      const [lease] = chunk.leases;
-      if (lease === undefined || chunk.leases.length >= LEASES_MAX || lease.node === node) continue;
-      if (!allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
-      if (latest === undefined || lease.grantedMs < (latest.leases[0]?.grantedMs ?? 0)) latest = chunk;
-    }
+    let latest: LateLease | undefined;
+    for (const chunk of this.#chunks)
+      for (const lease of chunk.leases) {
+        if (lease.node === node || !allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
+        // A third node would waste more than it saves.
+        if (chunk.leases.some((one) => one !== lease && haveCommonLine(chunk, one, lease))) continue;
+        if (latest === undefined || lease.grantedMs < latest.lease.grantedMs) latest = { chunk, lease };
+      }
     return latest;
   }
 }
 
-function openLines(chunk: ChunkState): number {
-  return chunk.lines - countBits(chunk.done);
+interface LateLease {
+  chunk: ChunkState;
+  lease: Lease;
 }
 
-function openOf({ lines, done }: ChunkState): number[] {
-  return Array.from({ length: lines }, (_, line) => line).filter((line) => !hasBit(done, line));
+/** The free lines of a chunk for a lease; undefined: the whole chunk. */
+function partOf(chunk: ChunkState, most: number): number[] | undefined {
+  return chunk.leases.length === 0 && openCount(chunk) <= most ? undefined : freeOf(chunk).slice(0, most);
 }

@@ -150,6 +150,7 @@ export class FunctionRunner {
     const { owners, log } = this.#options;
     const work: LeaseRun = new LeaseRun(lease, gateway, {
       again: (lines) => leased?.repeat(lines),
+      share: (keep) => work.share((leased?.share(keep, performance.now()) ?? []).map(({ line }) => line)),
       over: () => this.#leases.delete(work),
       log,
     });

@@ -5,6 +5,9 @@ import type { FunctionCode } from './function-starter.ts';
 
 export type FunctionLease = GrantedLease & { function: NonNullable<GrantedLease['function']> };
 
+/** Lines that end here within this time are not given to idle nodes: their requests would take as long. */
+const SHARED_LEAST_MS = 2_000;
+
 interface LeasedOptions {
   lease: FunctionLease;
   work: LeaseRun;
@@ -87,6 +90,15 @@ export class LeasedLines {
   async settled(): Promise<void> {
     await this.#sending;
     await this.work.settled();
+  }
+
+  /**
+   * Takes out lines that idle nodes should run, and returns them. Keeps what the next call needs, and lines that end
+   * soon.
+   */
+  share(keep: number, nowMs: number): PendingLine[] {
+    if ((this.leftMs(nowMs) ?? Number.POSITIVE_INFINITY) < SHARED_LEAST_MS) return [];
+    return this.#queue.splice(Math.max(keep, this.#alone, this.calls.size));
   }
 
   /** The gateway asks to run these lines again. */

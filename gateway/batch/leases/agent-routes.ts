@@ -114,8 +114,12 @@ const leaseSchema = z.object({
 const refSchema = z.object(ref);
 const fileSchema = z.object({ ...ref, file: z.string().max(128) });
 const outputSchema = z.object({ ...ref, ...outputFileSchema.shape });
-/** `declined`: why the node cannot run the function of the batch. */
-const releaseSchema = z.object({ ...ref, declined: z.string().max(WHY_MAX).optional() });
+/** `declined`: why the node cannot run the function of the batch. `lines`: the node keeps the other lines. */
+const releaseSchema = z.object({
+  ...ref,
+  declined: z.string().max(WHY_MAX).optional(),
+  lines: z.array(z.int().min(0).max(CHUNK_LINES)).max(CHUNK_LINES).optional(),
+});
 const commitSchema = z.object({
   ...ref,
   results: z
@@ -280,8 +284,8 @@ batchAgentRoutes.post('/renew', async (c) => {
 
 batchAgentRoutes.post('/release', async (c) => {
   const node = await nodeOf(c);
-  const { declined, ...given } = parsed(releaseSchema, node.body);
-  await (await batchOf(c, given.batch)).release(refOf(node, given), declined);
+  const { declined, lines, ...given } = parsed(releaseSchema, node.body);
+  await (await batchOf(c, given.batch)).release(refOf(node, given), declined, lines);
   return c.body(null, 204);
 });
 

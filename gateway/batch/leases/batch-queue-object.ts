@@ -27,6 +27,8 @@ interface Entry {
 interface WaitingNode {
   tier: NodeTier;
   held: NodeContexts | undefined;
+  /** Owners that may run functions on the node; null: all. */
+  owners: readonly string[] | null;
   wake(): void;
 }
 
@@ -58,6 +60,13 @@ export class BatchQueueObject extends GatewayObject {
   offer(queued: QueuedBatch, until: number, nodes: readonly string[] = []): ContextCounts | null {
     this.#add(queued, until, nodes);
     return queued.context === undefined ? null : this.#contexts.counts(queued.context, nodes, this.ctx.clock.now());
+  }
+
+  /** Number of waiting nodes that could run an owner's function. */
+  idle(context: string, owner: string): number {
+    const can = ({ held, owners }: WaitingNode) =>
+      held !== undefined && !held.broken.includes(context) && owners?.includes(owner) !== false;
+    return [...this.#waiting].filter(can).length;
   }
 
   /** The contexts of a node that runs functions; null: it has not asked for lines recently. */
@@ -178,13 +187,15 @@ export class BatchQueueObject extends GatewayObject {
   /**
    * Resolves when a batch offers lines, or after `ms`.
    * @param held contexts of a node that runs functions; null: the node has an engine
+   * @param owners owners that may run functions on it; null: all
    */
-  wait(ms: number, tier: NodeTier, held: NodeContexts | null): Promise<void> {
+  wait(ms: number, tier: NodeTier, held: NodeContexts | null, owners: readonly string[] | null = null): Promise<void> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.resolve();
     return new Promise((resolve) => {
       const node: WaitingNode = {
         tier,
         held: held ?? undefined,
+        owners,
         wake: () => {
           this.#waiting.delete(node);
           cancel();

@@ -102,7 +102,8 @@ export async function waitForOffer(
 ): Promise<void> {
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTIONS_MODEL];
-  const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, functions?.held ?? null));
+  const { held = null, owners = null } = functions ?? {};
+  const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, held, owners));
   // Only queues of models that the registry lists for this node are called: a node may name any model, and each name
   // would create a queue object. If a named model is not listed, the wait is short, because the registry may list the
   // model soon.

@@ -36,14 +36,22 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
 
 /**
  * Sends an announcement to the queues. Failures are ignored: the batch announces again at its next check.
- * @returns on how many nodes the batch's function is; null: it has none, or the queue did not answer
+ * @returns on how many nodes the batch's function is (null: it has none, or the queue did not answer), and how many
+ * nodes that could run it are idle
  */
 export async function notifyQueues(
   env: Env,
   { contender: queued, nodes, queues }: Offer,
   untilMs: number,
-): Promise<ContextCounts | null> {
+): Promise<{ contexts: ContextCounts | null; idle: number }> {
+  const { context, project } = queued;
+  // Before the offers, which wake these nodes.
+  const idle =
+    context === undefined ? [] : queues.map((name) => env.BATCH_QUEUE.getByName(name).idle(context, project));
   const offers = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
-  const [answer] = await Promise.allSettled(offers);
-  return answer?.status === 'fulfilled' ? answer.value : null;
+  const [[contexts], [count]] = await Promise.all([Promise.allSettled(offers), Promise.allSettled(idle)]);
+  return {
+    contexts: contexts?.status === 'fulfilled' ? contexts.value : null,
+    idle: count?.status === 'fulfilled' ? count.value : 0,
+  };
 }

@@ -29,3 +29,11 @@ it.each([
 ])('lines of %s ms: %i ms are enough for %s', (lineMs, ms, count) => {
   expect(leased(lineMs).fitting(ms)).toBe(count);
 });
+
+it('idle nodes get the lines that the next call does not need, and none that end soon here', () => {
+  const shared = (lineMs: number | undefined, keep: number) => leased(lineMs).share(keep, 0);
+  const from = (first: number) => Array.from({ length: 100 - first }, (_, i) => ({ line: first + i, body: '{}' }));
+  expect(shared(undefined, 1)).toEqual(from(64));
+  expect(shared(1_000, 80)).toEqual(from(80));
+  expect(shared(10, 1)).toEqual([]);
+});

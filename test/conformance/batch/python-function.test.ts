@@ -25,6 +25,8 @@ interface Place {
   gateway: Gateway;
   env: NodeJS.ProcessEnv;
   directory: string;
+  /** Starts one more node. */
+  addNode(): Promise<unknown>;
 }
 
 /** A gateway with a node that runs functions. */
@@ -33,7 +35,8 @@ async function place(...args: string[]): Promise<Place> {
   const project = await gateway.createProject('claims');
   const key = await gateway.createKey('claims', { project_id: project });
   const token = await gateway.createJoinToken();
-  await startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project, ...args] });
+  const addNode = () => startAgent({ gateways: [gateway.url], token, args: ['--allow-functions', project, ...args] });
+  await addNode();
   const env = {
     PATH: process.env.PATH ?? '',
     PYTHONPATH: join(ROOT, 'clients/python'),
@@ -41,7 +44,7 @@ async function place(...args: string[]): Promise<Place> {
     OTELA_GATEWAY: gateway.url,
     OTELA_API_KEY: key,
   };
-  return { gateway, env, directory: await temporaryDirectory('script') };
+  return { gateway, env, directory: await temporaryDirectory('script'), addNode };
 }
 
 /** Runs a script, which is saved in the place's directory, to its end. */
@@ -151,6 +154,30 @@ if __name__ == "__main__":
   const expected = "[7, 42, 32]\n[Claim(text='aa'), Claim(text='bb'), Claim(text='c')]\n[(1, 1), (2, 2)]";
   expect(await script(at, main)).toBe(expected);
   expect(await script({ ...at, env: { ...at.env, OTELA_GATEWAY: 'local' } }, main)).toBe(expected);
+});
+
+/** Each call waits until two nodes have begun one. */
+const MEET = `
+import os, sys, time, opentela
+@opentela.function
+def meet(folder, x):
+    open(os.path.join(folder, f"node-{os.getpid()}"), "w").close()
+    while sum(name.startswith("node-") for name in os.listdir(folder)) < 2:
+        time.sleep(0.05)
+    return x
+if __name__ == "__main__":
+    with opentela.Client() as client:
+        print(list(client.map(meet, [sys.argv[1]] * 6, range(6))))
+`;
+
+it('a node that joins later gets lines that wait at a busy node', async () => {
+  const at = await place(...OPEN);
+  const run = script(at, MEET);
+  await eventually('the first node runs a call', 30_000, () =>
+    readdirSync(at.directory).some((name) => name.startsWith('node-')) ? true : undefined,
+  );
+  await at.addNode();
+  expect(await run).toBe('[0, 1, 2, 3, 4, 5]');
 });
 
 it('a function runs with the Python and the packages of an environment that its owner packed', async ({ skip }) => {

@@ -72,6 +72,21 @@ describe('the queue of functions', () => {
   });
 });
 
+test('counts the waiting nodes that could run a function of an owner', async () => {
+  const queue = env.BATCH_QUEUE.getByName('function:idle');
+  const waits = [
+    queue.wait(20_000, 'volatile', held()),
+    queue.wait(20_000, 'volatile', held({ broken: ['x'] })),
+    queue.wait(20_000, 'volatile', held(), ['project:other']),
+    queue.wait(20_000, 'volatile', held(), ['project:one']),
+    queue.wait(20_000, 'volatile', null),
+  ];
+  expect([await queue.idle('x', 'project:one'), await queue.idle('x', 'project:none')]).toEqual([2, 1]);
+  await queue.offer(batch('one', { context: 'x' }), soon());
+  await Promise.all(waits);
+  expect(await queue.idle('x', 'project:one')).toBe(0);
+});
+
 test.each([
   ['at once if no better node is known', {}, 0, 1_000],
   ['later if another node has its code', { stored: ['new'] }, 300, 5_000],

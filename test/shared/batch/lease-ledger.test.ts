@@ -141,6 +141,56 @@ describe('leases', () => {
   });
 });
 
+describe('parts of chunks', () => {
+  const openOf = (grant: Grant | undefined) => grant?.open;
+
+  it('grants the lines that a node returned to the next nodes, and no line twice', () => {
+    const ledger = ledgerOf(6);
+    const first = granted(ledger, 'a');
+    expect(ledger.commit(refOf(first), [0], 1)).toEqual([0]);
+    expect(ledger.giveBack(refOf(first), [3, 4, 5])).toBe(3);
+    expect([ledger.waiting, ledger.requeued]).toEqual([3, 0]);
+    const second = ledger.grant('b', 2, TTL_MS, any, undefined, 2);
+    const third = ledger.grant('c', 2, TTL_MS, any);
+    expect([openOf(second), openOf(third)]).toEqual([[3, 4], [5]]);
+    expect(ledger.grant('d', 2, TTL_MS, any)).toBeUndefined();
+    if (second === undefined || third === undefined) throw new Error('nothing was granted');
+    // A lease ends with its own lines.
+    ledger.commit(refOf(third), [5], 3);
+    expect(ledger.leases.map(({ lease }) => lease.node)).toEqual(['a', 'b']);
+    ledger.release(refOf(second));
+    expect([ledger.waiting, ledger.requeued]).toEqual([2, 2]);
+    expect(openOf(ledger.grant('d', 4, TTL_MS, any))).toEqual([3, 4]);
+  });
+
+  it('ends a lease whose lines are all returned, and returns nothing for one that has ended', () => {
+    const ledger = ledgerOf(2);
+    const grant = granted(ledger, 'a');
+    expect(ledger.giveBack({ ...refOf(grant), node: 'b' }, [0])).toBe(0);
+    expect(ledger.giveBack(refOf(grant), [-1, 0.5, 7])).toBe(0);
+    expect(ledger.giveBack(refOf(grant), [0, 1])).toBe(2);
+    expect(ledger.renew(refOf(grant), 1, TTL_MS)).toBe(false);
+    expect(ledger.giveBack(refOf(grant), [0, 1])).toBe(0);
+    expect(granted(ledger, 'b').open).toEqual([0, 1]);
+  });
+
+  it('grants a bounded part of a chunk, and the rest to others', () => {
+    const ledger = ledgerOf(5);
+    expect(openOf(ledger.grant('a', 0, TTL_MS, any, undefined, 2))).toEqual([0, 1]);
+    expect(openOf(ledger.grant('b', 0, TTL_MS, any, undefined, 2))).toEqual([2, 3]);
+    expect(ledger.waiting).toBe(1);
+    expect(openOf(ledger.grant('c', 0, TTL_MS, any))).toEqual([4]);
+  });
+
+  it('takes results of each lease of a chunk that has more leases than it remembers of ended ones', () => {
+    const ledger = ledgerOf(20);
+    const grants = Array.from({ length: 20 }, (_, i) => ledger.grant(`node-${i}`, 0, TTL_MS, any, undefined, 1));
+    for (const [line, grant] of grants.entries())
+      expect(grant && ledger.commit(refOf(grant), [line], 1)).toEqual([line]);
+    expect(ledger.open).toBe(0);
+  });
+});
+
 describe('results', () => {
   it('takes the first result of a line, also of a lease that has ended', () => {
     const ledger = ledgerOf(2);
@@ -185,7 +235,7 @@ describe('results', () => {
   it('gives every line one result, for any nodes, evictions and restarts', () => {
     const step = fc.record({
       node: fc.constantFrom('a', 'b', 'c'),
-      what: fc.constantFrom('grant', 'commit', 'release', 'expire', 'fail', 'restart', 'dropNode'),
+      what: fc.constantFrom('grant', 'commit', 'release', 'expire', 'fail', 'restart', 'dropNode', 'giveBack'),
       lines: fc.array(fc.nat(12), { maxLength: 6 }),
       at: fc.nat(9),
     });
@@ -205,15 +255,17 @@ describe('results', () => {
             nowMs += 7_000;
             const grant = grants[at % Math.max(1, grants.length)];
             if (what === 'grant') {
-              const found = ledger.grant(node, nowMs, TTL_MS, any);
+              const found = ledger.grant(node, nowMs, TTL_MS, any, undefined, at + 1);
               if (found !== undefined) grants.push(found);
             } else if (what === 'expire') ledger.expire(nowMs);
             else if (what === 'dropNode') ledger.releaseNode(node);
             else if (what === 'restart') {
-              ledger = new LeaseLedger(structuredClone(ledger.chunks));
+              const stored = ledger.chunks.map(({ done, ...row }) => ({ ...JSON.parse(JSON.stringify(row)), done }));
+              ledger = new LeaseLedger(stored);
             } else if (grant !== undefined) {
               if (what === 'commit') note(grant.chunk.id, ledger.commit(refOf(grant), lines, nowMs));
               else if (what === 'release') ledger.release(refOf(grant));
+              else if (what === 'giveBack') ledger.giveBack(refOf(grant), lines);
               else
                 for (const line of lines)
                   if (ledger.engineFailed(refOf(grant), line) === 'exhausted')
