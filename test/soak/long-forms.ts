@@ -93,6 +93,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/million-lines.ts'],
   },
   {
+    name: 'functions',
+    what: 'a Python function on 32 agents, groups of which are killed at random and come back: each call has its result once, and most agents have calls',
+    minutes: 6,
+    argv: ['test/soak/functions.ts'],
+  },
+  {
     name: 'limits',
     what: 'a million random histories of requests, limits, restarts and clock steps: the limiter agrees with plain arithmetic',
     minutes: 25,
