@@ -24,10 +24,11 @@ it('the first lines of the page run as they are printed', async () => {
   const page = await readFile(join(ROOT, 'docs/functions.md'), 'utf8');
   const [, code = ''] = /```python\n(.*?)```/s.exec(page) ?? [];
   expect(code.trimEnd().split('\n').length).toBeLessThanOrEqual(15);
-  const directory = await temporaryDirectory('page');
-  const script = join(directory, 'check.py');
-  writeFileSync(script, code);
-  const env = { PATH: process.env.PATH ?? '', PYTHONPATH: CLIENT, OTELA_GATEWAY: 'local' };
-  const { stdout } = await promisify(execFile)(PYTHON, [script], { env, timeout: patience(60_000) });
+  const [, local = ''] = /```sh\n(OTELA_GATEWAY=local python3 check\.py) /.exec(page) ?? [];
+  const cwd = await temporaryDirectory('page');
+  writeFileSync(join(cwd, 'check.py'), code);
+  const env = { PATH: process.env.PATH ?? '', PYTHONPATH: CLIENT };
+  const command = local.replace('python3', PYTHON);
+  const { stdout } = await promisify(execFile)('sh', ['-c', command], { cwd, env, timeout: patience(60_000) });
   expect(stdout).toBe('True\nFalse\n');
 });
