@@ -32,6 +32,8 @@ interface AnswerHead {
   sized: boolean;
   dropUsage: boolean;
   promptBytes: number;
+  /** Returns the milliseconds of audio in the request's body, as far as it was read. */
+  uploadedMs?: () => number;
 }
 
 interface Outcome {
@@ -53,7 +55,7 @@ export class EngineAnswer {
   /** When the stream's last event arrived. */
   #lastAt: number | undefined;
 
-  constructor(endpoint: Endpoint, { status, headers, sized, dropUsage, promptBytes }: AnswerHead) {
+  constructor(endpoint: Endpoint, { status, headers, sized, dropUsage, promptBytes, uploadedMs }: AnswerHead) {
     const contentType = contentTypeOf(headers);
     this.streams = contentType !== undefined && isEventStreamType(contentType);
     this.#status = status;
@@ -62,6 +64,7 @@ export class EngineAnswer {
       streaming: this.streams,
       dropUsageEvent: dropUsage,
       promptBytes,
+      ...(uploadedMs && { uploadedMs }),
       status,
       ...(contentType === undefined ? {} : { contentType }),
     });

@@ -16,6 +16,7 @@ import type { EngineClient } from './engine-client.ts';
 import { EngineClock } from './engine-clock.ts';
 import { EngineRequestBody } from './engine-request-body.ts';
 import { relabelStream } from './mislabeled-stream.ts';
+import { readableUsage } from './pending-reports.ts';
 import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts';
 
@@ -30,6 +31,8 @@ export interface EngineAttemptHost {
   readonly seals?: SealOpener | undefined;
   /** Number of acknowledged bytes that a new attempt keeps. */
   tail(): number;
+  /** The highest frame type that the other end reads. */
+  reads(): number;
   now(): number;
   /** Milliseconds of the clock for deadlines; see `WaitClock`. */
   patientNow(): number;
@@ -97,6 +100,7 @@ export class EngineAttempt {
     const edits = options === 'refused' ? plain : open.edits;
     this.body = new EngineRequestBody(edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
     if (this.#mayRefuse) this.body.keepRaw(RESEND_MAX_BYTES);
+    if (endpoint.media === 'uploaded_audio' && !isSealed(open)) this.body.measureAudio(open.headers);
     if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
   }
 
@@ -217,6 +221,7 @@ export class EngineAttempt {
       sized,
       dropUsage: opened?.dropUsage ?? this.open.dropUsage,
       promptBytes: opened?.promptBytes ?? this.body.incoming.received,
+      uploadedMs: () => this.body.audioMs,
     });
     const engineTenths = Math.round(this.#clock.elapsed(this.#host.now()) * 10);
     const sealedHeaders = opened === undefined ? headers : opened.sealer.head(status, headers, this.#answer.streams);
@@ -323,7 +328,9 @@ export class EngineAttempt {
       ending.kind === 'end'
         ? { type: 'end', stream, offset: this.#outgoing.length }
         : { type: 'reset', stream, code: ending.code, message: ending.message };
-    return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
+    return this.#usage === undefined
+      ? [last]
+      : [last, { type: 'report', stream, usage: readableUsage(this.#usage, this.#host.reads()) }];
   }
 
   /** Call when the gateway does not need the response any more. */

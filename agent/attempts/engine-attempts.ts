@@ -4,7 +4,7 @@ import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { inBackground } from '../../shared/timing/in-background.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import { RATE_FRAME, RETAINED_TAIL_BYTES, TIMED_REPORT_FRAME } from '../../shared/wire/protocol-constants.ts';
+import { RATE_FRAME, RETAINED_TAIL_BYTES } from '../../shared/wire/protocol-constants.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
 import { WireError } from '../../shared/wire/wire-error.ts';
 import type { EngineTarget } from '../engine/engine-address.ts';
@@ -63,8 +63,8 @@ export class EngineAttempts implements AttemptGiver {
   readonly #siblings: () => Iterable<AttemptGiver>;
   readonly #account: CallerAccount | undefined;
   #tail = RETAINED_TAIL_BYTES;
-  /** True if the other end of the tunnel or channel reads REPORTs with timings. */
-  #readsTimings = false;
+  /** The highest frame type that the other end reads. */
+  #reads = 0;
   readonly #named = new TransientMap<string, EngineAttempt>();
   readonly #streams = new TransientMap<number, EngineAttempt>();
   /** Finished attempts, in the order of finishing. */
@@ -92,6 +92,7 @@ export class EngineAttempts implements AttemptGiver {
     this.#host = {
       seals,
       tail: () => this.#tail,
+      reads: () => this.#reads,
       now: () => performance.now(),
       patientNow: () => waitClock.now(),
       usageOptions: () => this.#client?.usage.state ?? 'unknown',
@@ -125,8 +126,8 @@ export class EngineAttempts implements AttemptGiver {
     this.#link = link;
     this.#tail = tail;
     this.#loadReports?.connect(link, reads >= RATE_FRAME);
-    this.#readsTimings = reads >= TIMED_REPORT_FRAME;
-    for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);
+    this.#reads = reads;
+    for (const frame of this.reports.again(reads)) link.put(frame);
   }
 
   /** Call when the socket is gone. Every attempt waits to be claimed. */
@@ -284,7 +285,7 @@ export class EngineAttempts implements AttemptGiver {
     this.reports.add(report);
     // An attempt without a link cannot send its usage with its ending. Send it now, because the next socket may be days
     // away.
-    if (!attempt.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
+    if (!attempt.bound) this.#link?.put(reportFrame(report, this.#reads));
   }
 
   /** Call when the gateway has stored the usage and passed the response on. The attempt is not needed any more. */

@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream';
+import { UploadedAudio } from '../../shared/openai/audio/uploaded-audio.ts';
 import { EditedBody } from '../../shared/openai/body-edits.ts';
 import { copyView } from '../../shared/wire/copy-view.ts';
 import type { BodyEdit } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import { InboundStream } from '../../shared/wire/inbound-stream.ts';
 
 /** Maximum bytes that the HTTP client buffers before its socket takes them. */
@@ -23,6 +25,7 @@ export class EngineRequestBody {
   #waiting: { original: number; pieces: Uint8Array[] }[] = [];
   #readable: Readable | undefined;
   #wantsMore = false;
+  #audio: UploadedAudio | undefined;
 
   /** Maximum bytes of the edited body that are kept for use after the response; see `keep`. */
   #keepMax = 0;
@@ -43,10 +46,21 @@ export class EngineRequestBody {
     if (fresh.length === 0) return;
     const own = copyView(fresh);
     this.#keepRaw(own);
+    this.#audio?.push(own);
     const pieces = this.#edited.push(own);
     this.#keep(pieces);
     this.#waiting.push({ original: fresh.length, pieces });
     this.#feed();
+  }
+
+  /** Measures the audio of a multipart body from now on. @param headers the request's headers */
+  measureAudio(headers: HeaderList): void {
+    this.#audio = UploadedAudio.of(headers.find(([name]) => name === 'content-type')?.[1]);
+  }
+
+  /** Milliseconds of audio in the body so far. */
+  get audioMs(): number {
+    return this.#audio?.ms ?? 0;
   }
 
   /** Keeps the edited body from now on. If it exceeds `max` bytes, nothing is kept. */

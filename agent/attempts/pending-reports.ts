@@ -1,6 +1,7 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
-import type { ReportedTimings, ReportedUsage } from '../../shared/wire/reported-usage.ts';
+import { MEDIA_REPORTS, TIMED_REPORT_FRAME } from '../../shared/wire/protocol-constants.ts';
+import { type ReportedTimings, type ReportedUsage, withoutMedia } from '../../shared/wire/reported-usage.ts';
 
 /**
  * Maximum number of reports that are kept for a gateway that does not acknowledge them. At one request per second, they
@@ -52,13 +53,20 @@ export class PendingReports {
 
   /**
    * All pending reports, as frames that a new socket or object understands.
-   * @param timed true if the other end reads timings
+   * @param reads the highest frame type that the other end reads
    */
-  *again(timed: boolean): Iterable<Frame> {
-    for (const report of this.#pending.values()) yield reportFrame(report, timed);
+  *again(reads: number): Iterable<Frame> {
+    for (const report of this.#pending.values()) yield reportFrame(report, reads);
   }
 }
 
-export function reportFrame({ timings, ...report }: PendingReport, timed: boolean): Frame {
-  return { type: 'report', ...report, ...(timed && { timings }) };
+/** @param reads the highest frame type that the other end reads */
+export function reportFrame({ timings, usage, ...report }: PendingReport, reads: number): Frame {
+  const timed = reads >= TIMED_REPORT_FRAME && { timings };
+  return { type: 'report', ...report, usage: readableUsage(usage, reads), ...timed };
+}
+
+/** @param reads the highest frame type that the other end reads */
+export function readableUsage(usage: ReportedUsage, reads: number): ReportedUsage {
+  return reads >= MEDIA_REPORTS ? usage : withoutMedia(usage);
 }

@@ -72,5 +72,7 @@ export const usageSchema = z.looseObject({
   mean_first_token_ms: z.optional(z.nullable(z.number())),
   mean_total_ms: z.optional(z.nullable(z.number())),
   gpu_seconds: z.optional(z.number()),
+  audio_seconds: z.optional(z.number()),
+  images: z.optional(z.number()),
 });
 export type Usage = z.infer<typeof usageSchema>;

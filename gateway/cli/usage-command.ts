@@ -47,6 +47,8 @@ const COUNTS = [
   'mean_total_ms',
   'gpu_seconds',
 ];
+/** Shown if there are any. */
+const MEDIA_COUNTS = ['audio_seconds', 'images'];
 
 const USAGE_FLAGS = {
   from: when('first day (UTC), for example 2026-11-01'),
@@ -95,7 +97,8 @@ async function usageCommand(args: readonly string[]): Promise<number> {
   }
   const query = queryOf({ ...given, group_by: by });
   const data = await pages(targetAt('/admin/usage', values), query, ({ next }) => next ?? undefined);
-  return shown(data, [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS], values.json);
+  const media = MEDIA_COUNTS.filter((name) => data.some(({ [name]: count }) => Number(count) > 0));
+  return shown(data, [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS, ...media], values.json);
 }
 
 function queryOf(given: Readonly<Record<string, string | undefined>>): URLSearchParams {

@@ -55,6 +55,10 @@ export interface UsageRow {
    * version made the row.
    */
   gpuMs?: number;
+  /** Milliseconds of audio in the request or in the response. Absent: none. */
+  audioMs?: number;
+  /** Images in the response. Absent: none. */
+  images?: number;
   /** Milliseconds from the admission of the request until this attempt was opened: in queues and earlier attempts. */
   queueMs?: number;
   /** Ids of the blocks of 16 tokens with which the prompt begins. Empty: the engine has no tokenizer. */

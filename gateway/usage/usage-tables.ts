@@ -36,6 +36,9 @@ export const usageTotals = sqliteTable(
     totalMs: integer('total_ms').notNull(),
     /** Sum of GPU milliseconds; see `UsageRow.gpuMs`. */
     gpuMs: integer('gpu_ms').notNull().default(0),
+    /** Sum of milliseconds of audio; see `UsageRow.audioMs`. */
+    audioMs: integer('audio_ms').notNull().default(0),
+    images: integer('images').notNull().default(0),
   },
   (table) => [
     primaryKey({ columns: [table.day, table.project, table.user, table.key, table.model, table.provider] }),

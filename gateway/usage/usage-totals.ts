@@ -26,6 +26,8 @@ export const USAGE_COUNTERS = [
   'timed',
   'totalMs',
   'gpuMs',
+  'audioMs',
+  'images',
 ] as const;
 
 /** Returns the total of one row; `sign` −1 subtracts it again. */
@@ -57,16 +59,19 @@ export function usageTotalOf(row: UsageRow, sign: 1 | -1 = 1): UsageTotal {
     timed: of(row.totalMs !== null),
     totalMs: of(row.totalMs ?? 0),
     gpuMs: of(Math.round(row.gpuMs ?? 0)),
+    audioMs: of(row.audioMs ?? 0),
+    images: of(row.images ?? 0),
   };
 }
 
 /**
  * Parses a total that waited in an object's storage. Totals of an earlier version have no `timed`: all their requests
- * count as timed, as they did then. They have no `gpuMs` either.
+ * count as timed, as they did then. They have neither `gpuMs` nor audio and images.
  */
 export function readTotal(text: string): UsageTotal {
   const total: UsageTotal = JSON.parse(text);
-  return { ...total, timed: total.timed ?? total.requests, gpuMs: total.gpuMs ?? 0 };
+  const media = { audioMs: total.audioMs ?? 0, images: total.images ?? 0 };
+  return { ...total, timed: total.timed ?? total.requests, gpuMs: total.gpuMs ?? 0, ...media };
 }
 
 /** Maximum of a sum: JavaScript could not read a larger integer back exactly. */
@@ -89,7 +94,7 @@ const PRIMARY_KEY = [
   usageTotals.provider,
 ];
 
-/** Totals per statement: D1 binds at most 100 values, and each total has 21. */
+/** Totals per statement: D1 binds at most 100 values, and each total has 23. */
 const PER_STATEMENT = 4;
 
 /**

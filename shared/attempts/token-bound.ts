@@ -45,6 +45,14 @@ const LISTED_PROMPT_BYTES = 4;
 const PROMPTS_MAX = 1_024;
 const CHOICES_MAX = 1_024;
 
+/** Milliseconds of audio that a byte can hold: 1 kbit/s, a sixth of the lowest rate of Opus. */
+const AUDIO_MS_PER_BYTE = 8;
+/** Milliseconds of audio of one attempt. */
+const AUDIO_MAX_MS = 24 * 60 * 60_000;
+/** Bytes of the shortest image in a response, which is a URL in an object. */
+const IMAGE_BYTES = 8;
+const IMAGES_MAX = 1_024;
+
 export interface BoundedRequest {
   body: { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; length: number | undefined };
   sampling?: Sampling;
@@ -101,6 +109,21 @@ export function clampToBound(
   const completion = Math.min(usage.completion, bound.completion, seen);
   const cached = Math.min(usage.cached, prompt);
   const reasoning = Math.min(usage.reasoning, completion);
-  const over = prompt < usage.prompt || completion < usage.completion;
-  return { usage: { ...usage, prompt, completion, cached, reasoning }, over };
+  const media = clampMedia(usage, bound, answerBytes);
+  const over = prompt < usage.prompt || completion < usage.completion || media.over;
+  return { usage: { ...usage, ...media.usage, prompt, completion, cached, reasoning }, over };
+}
+
+/** Audio is in the request or in the response. The bytes of the request bound the prompt's tokens. Images are in the response. */
+function clampMedia(
+  { audioMs, images }: ReportedUsage,
+  bound: TokenBound,
+  answerBytes = Number.POSITIVE_INFINITY,
+): { usage: Pick<ReportedUsage, 'audioMs' | 'images'>; over: boolean } {
+  const usage: Pick<ReportedUsage, 'audioMs' | 'images'> = {};
+  if (audioMs !== undefined)
+    usage.audioMs = Math.min(audioMs, AUDIO_MAX_MS, Math.max(bound.prompt, answerBytes) * AUDIO_MS_PER_BYTE);
+  if (images !== undefined) usage.images = Math.min(images, IMAGES_MAX, Math.ceil(answerBytes / IMAGE_BYTES));
+  const over = (usage.audioMs ?? 0) < (audioMs ?? 0) || (usage.images ?? 0) < (images ?? 0);
+  return { usage, over };
 }

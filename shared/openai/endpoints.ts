@@ -51,6 +51,8 @@ export interface Endpoint {
   readonly requestIdHeader?: 'request-id';
   /** True if the engine accepts `stream_options.include_usage` at this endpoint. */
   readonly injectUsage: boolean;
+  /** Media that are counted: seconds of the audio in the request or in the response, or images in the response. */
+  readonly media?: 'uploaded_audio' | 'speech' | 'images';
   /** True for a WebSocket: request and response are message records, see realtime/message-records.ts. */
   readonly webSocket?: true;
 }
@@ -63,6 +65,14 @@ const RESPONSES: Terminal = {
 };
 const MESSAGES: Terminal = { kind: 'event', types: ['message_stop'] };
 const IMAGES: Terminal = { kind: 'event', types: ['image_generation.completed', 'image_edit.completed'] };
+const UPLOADED_AUDIO = {
+  body: 'multipart',
+  streams: true,
+  terminal: DONE,
+  usage: 'none',
+  media: 'uploaded_audio',
+} as const;
+const PICTURES = { usage: 'images', media: 'images' } as const;
 const ANTHROPIC = { requestIdHeader: 'request-id' } as const;
 
 const JSON_UNARY = {
@@ -126,16 +136,16 @@ export const ENDPOINTS: readonly Endpoint[] = [
   root(8, 'classify'),
   { ...root(9, 'tokenize'), usage: 'none', batched: false },
   { ...root(10, 'detokenize'), usage: 'none', batched: false },
-  { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none' },
-  { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
-  { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
+  { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none', media: 'speech' },
+  { ...v1(12, 'audio/transcriptions'), ...UPLOADED_AUDIO },
+  { ...v1(13, 'audio/translations'), ...UPLOADED_AUDIO },
   { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
   // Agents answer this endpoint; see shared/seal/attestation-evidence.ts.
   { ...v1(15, 'otela/evidence'), usage: 'none', batched: false },
   // 16 to 19 are those of stored responses, below.
-  { ...v1(20, 'images/generations'), streams: true, terminal: IMAGES, usage: 'images' },
-  { ...v1(21, 'images/edits'), body: 'multipart', streams: true, terminal: IMAGES, usage: 'images' },
-  { ...v1(22, 'images/variations'), body: 'multipart', usage: 'images' },
+  { ...v1(20, 'images/generations'), ...PICTURES, streams: true, terminal: IMAGES },
+  { ...v1(21, 'images/edits'), ...PICTURES, body: 'multipart', streams: true, terminal: IMAGES },
+  { ...v1(22, 'images/variations'), ...PICTURES, body: 'multipart' },
   { ...v1(23, 'moderations'), usage: 'none' },
   root(24, 'pooling'),
 ];

@@ -5,6 +5,7 @@
 import { decodeUtf8 } from './byte-search.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
 import { JsonWatcher, type WatchedKey } from './json-watcher.ts';
+import { mediaOf } from './media-usage.ts';
 import {
   ABORTED,
   completeUsage,
@@ -59,7 +60,7 @@ export class JsonMeter implements UsageMeter {
     const finish = this.#finish();
     return {
       flush: [],
-      usage: this.#usage(),
+      usage: { ...this.#usage(), ...this.#media() },
       complete: this.#watch.state === 'closed',
       ...(this.#watch.state === 'open' && { cut: true }),
       ...(finish === ABORTED && { aborted: true }),
@@ -75,6 +76,11 @@ export class JsonMeter implements UsageMeter {
     const isAnswer = this.#watch.state === 'open' || this.#watch.state === 'closed';
     const generated = isAnswer ? estimateTokens(this.#bytes) : 0;
     return completeUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);
+  }
+
+  #media() {
+    const seconds = { usage: parse(this.#watch.value('usage')), duration: parse(this.#watch.value('duration')) };
+    return mediaOf(this.#endpoint, this.#options, { ...seconds, images: this.#watch.items });
   }
 
   #finish(): string | undefined {

@@ -16,14 +16,13 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
 
-export type WatchedKey = 'usage' | 'status' | 'stop_reason' | 'finish_reason';
+export type WatchedKey = 'usage' | 'status' | 'stop_reason' | 'duration' | 'finish_reason';
 
-const TOP: readonly { name: WatchedKey; bytes: Uint8Array }[] = (['usage', 'status', 'stop_reason'] as const).map(
-  (name) => ({
-    name,
-    bytes: encodeUtf8(name),
-  }),
-);
+const TOP = (['usage', 'status', 'stop_reason', 'duration'] as const satisfies readonly WatchedKey[]).map((name) => ({
+  name,
+  bytes: encodeUtf8(name),
+}));
+const DATA = encodeUtf8('data');
 const CHOICES = encodeUtf8('choices');
 const FINISH_REASON = encodeUtf8('finish_reason');
 
@@ -39,8 +38,8 @@ for (const char of '"{}[],:') STRUCTURE[char.charCodeAt(0)] = 1;
 
 /**
  * Follows only the structure: strings, brackets, keys. Everything else is validated by the client. Watches `usage`,
- * `status` and `stop_reason` at the top level, and `choices[].finish_reason`. If a key occurs twice, its last value
- * counts. If there are several finish reasons, the first counts.
+ * `status`, `stop_reason` and `duration` at the top level, and `choices[].finish_reason`, and counts the objects in
+ * `data`. If a key occurs twice, its last value counts. If there are several finish reasons, the first counts.
  */
 export class JsonWatcher {
   #state: 'before' | 'open' | 'closed' | 'garbage' = 'before';
@@ -50,6 +49,8 @@ export class JsonWatcher {
   /** True if the last byte was a backslash that escapes the next byte. */
   #escape = false;
   #inChoices = false;
+  #inData = false;
+  #items = 0;
   /** The last string. It was a key if a colon follows. */
   readonly #lastString = new ByteBuffer(MAX_KEY_BYTES);
   #capturing: WatchedKey | undefined;
@@ -58,6 +59,11 @@ export class JsonWatcher {
 
   get state(): 'before' | 'open' | 'closed' | 'garbage' {
     return this.#state;
+  }
+
+  /** Number of objects in the list `data` at the top level. */
+  get items(): number {
+    return this.#items;
   }
 
   value(name: WatchedKey): Uint8Array | undefined {
@@ -168,6 +174,7 @@ export class JsonWatcher {
       this.#state = 'garbage';
       return;
     }
+    if (isObject && this.#inData && this.#isObject.length === 2 && this.#isObject[1] === false) this.#items++;
     this.#isObject.push(isObject);
   }
 
@@ -181,6 +188,7 @@ export class JsonWatcher {
     if (this.#isObject.at(-1) !== true || this.#capturing !== undefined) return;
     if (this.#isObject.length === 1) {
       this.#inChoices = isKey(this.#lastString, CHOICES);
+      this.#inData = isKey(this.#lastString, DATA);
       this.#capturing = TOP.find((key) => isKey(this.#lastString, key.bytes))?.name;
     } else if (this.#isObject.length === 3 && this.#inChoices && isKey(this.#lastString, FINISH_REASON)) {
       this.#capturing = 'finish_reason';

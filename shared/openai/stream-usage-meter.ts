@@ -2,6 +2,7 @@
 import { ByteSearch, encodeUtf8, sameBytes, startsWith } from './byte-search.ts';
 import { parseJsonObject } from './continuation/parse-json-object.ts';
 import type { Endpoint } from './endpoints.ts';
+import { mediaOf } from './media-usage.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse-splitter.ts';
 import {
   ABORTED,
@@ -77,6 +78,9 @@ export class StreamMeter implements UsageMeter {
   readonly #options: UsageMeterOptions;
   readonly #splitter = new SseSplitter();
   #report: UsageReport = {};
+  /** The last `usage` object, which may have seconds of audio instead of tokens. */
+  #usage: unknown;
+  #images = 0;
   /** Number of events with a piece of the response, which is about the number of tokens. */
   #pieces = 0;
   #complete = false;
@@ -196,6 +200,7 @@ export class StreamMeter implements UsageMeter {
     const choices = chunk?.choices;
     if (hasUsage) {
       const report = readUsageJson(this.#endpoint.usage, chunk?.usage);
+      this.#usage = chunk?.usage ?? this.#usage;
       if (report !== undefined) this.#report = report;
     }
     if ((hasFinish || hasMore) && Array.isArray(choices)) this.#readChoices(choices);
@@ -234,6 +239,7 @@ export class StreamMeter implements UsageMeter {
     if (type === 'error') this.#failed = true;
     const isTerminal = terminal.includes(type);
     if (isTerminal) this.#sawLast = this.#complete = true;
+    if (isTerminal && this.#endpoint.media === 'images') this.#images++;
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
     object ??= parseJsonObject(data);
     if (object === undefined) return;
@@ -271,7 +277,10 @@ export class StreamMeter implements UsageMeter {
     const flush = this.#readRest();
     return {
       flush,
-      usage: completeUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
+      usage: {
+        ...completeUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
+        ...mediaOf(this.#endpoint, this.#options, { usage: this.#usage, images: this.#images }),
+      },
       complete: this.#complete && !this.#aborted,
       ...(this.#aborted && { aborted: true }),
       ...(this.#isCut && { cut: true }),

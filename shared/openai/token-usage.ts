@@ -12,6 +12,10 @@ export interface TokenUsage {
   reasoning: number;
   /** True if `prompt` or `completion` is an estimate. */
   estimated: boolean;
+  /** Milliseconds of audio in the request or in the response. Absent: none. */
+  audioMs?: number;
+  /** Images in the response. Absent: none. */
+  images?: number;
 }
 
 /** The content of one report. Engines omit what they do not know. */
@@ -164,6 +168,8 @@ export interface UsageMeterOptions {
    * complete when it ends.
    */
   contentType?: string;
+  /** Returns the milliseconds of audio in the request's body, as far as it was read. */
+  uploadedMs?: () => number;
 }
 
 export interface MeterResult {

@@ -2,8 +2,10 @@
  * Reads a response's token usage as the response passes. Runs in the agent between the engine and the tunnel. Bytes are
  * never changed, but usage events can be removed if only the gateway's edit requested them.
  */
+import { AudioDuration } from './audio/audio-duration.ts';
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-usage-meter.ts';
+import { mediaOf } from './media-usage.ts';
 import { MESSAGE_RECORDS_TYPE } from './realtime/message-records.ts';
 import { RealtimeUsageMeter } from './realtime/realtime-usage-meter.ts';
 import { StreamMeter } from './stream-usage-meter.ts';
@@ -20,22 +22,28 @@ class RawMeter implements UsageMeter {
   readonly #endpoint: Endpoint;
   readonly #options: UsageMeterOptions;
   readonly sawLastEvent = false;
+  readonly #speech: AudioDuration | undefined;
   #bytes = 0;
 
   constructor(endpoint: Endpoint, options: UsageMeterOptions) {
     this.#endpoint = endpoint;
     this.#options = options;
+    // Speech in events is text, in which no audio can be measured.
+    if (endpoint.media === 'speech' && !options.streaming) this.#speech = new AudioDuration(options.contentType);
   }
 
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0) return [];
     this.#bytes += chunk.length;
+    this.#speech?.push(chunk);
     return [chunk];
   }
 
   end(): MeterResult {
     const guess = this.#endpoint.streams ? estimateTokens(this.#bytes) : undefined;
-    return { flush: [], usage: completeUsage(this.#endpoint, this.#options, {}, guess), complete: true };
+    const tokens = completeUsage(this.#endpoint, this.#options, {}, guess);
+    const speechMs = this.#speech?.ms ?? 0;
+    return { flush: [], usage: { ...tokens, ...mediaOf(this.#endpoint, this.#options, { speechMs }) }, complete: true };
   }
 }
 

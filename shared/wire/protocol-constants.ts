@@ -15,7 +15,7 @@ export const PROTOCOL_VERSION = 2;
  * understand can be added without a new version.
  */
 export const FRAMES_HEADER = 'x-otela-frames';
-export const FRAMES_READ = 27;
+export const FRAMES_READ = 28;
 
 /** Type of RATE. An agent that reads RATE also obeys an order to drain; older agents do not. */
 export const RATE_FRAME = 25;
@@ -25,6 +25,12 @@ export const TIMED_REPORT_FRAME = 26;
 
 /** Type of CIRCUIT: a caller waits for this agent at the agent's gateway. */
 export const CIRCUIT_FRAME = 27;
+
+/**
+ * An end that reads this number reads REPORT with audio and images. It does not stand for a frame type: flag 32 of a report announces
+ * the two numbers, and an older end would read them as the next field.
+ */
+export const MEDIA_REPORTS = 28;
 
 /** Initial credit of a stream in bytes. The opening, a prompt and its answer rarely need more than one window. */
 export const STREAM_WINDOW_BYTES = 256 * 1024;

@@ -14,6 +14,11 @@ export interface ReportedUsage {
   complete: boolean;
   /** True if the client disconnected before the answer's end. */
   aborted: boolean;
+  /**
+   * Milliseconds of audio and number of images. Absent: none. They are sent only to a peer that reads MEDIA_REPORTS.
+   */
+  audioMs?: number;
+  images?: number;
 }
 
 /** Timings of one attempt, by the agent's clock. */
@@ -61,25 +66,39 @@ const COMPLETE = 2;
 const ABORTED = 4;
 const DETAILS = 8;
 const NAMED = 16;
+const MEDIA = 32;
 
 /**
  * Writes the flags, the prompt tokens and the completion tokens. The cached and reasoning tokens follow if one of the
- * two numbers is not zero.
+ * two numbers is not zero, and then the audio and the images in the same way.
  */
 export function writeUsageFields(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
   const details = usage.cached > 0 || usage.reasoning > 0;
+  const { audioMs = 0, images = 0 } = usage;
+  const media = audioMs > 0 || images > 0;
   out.byte(
     (usage.estimated ? ESTIMATED : 0) |
       (usage.complete ? COMPLETE : 0) |
       (usage.aborted ? ABORTED : 0) |
       (details ? DETAILS : 0) |
-      (named ? NAMED : 0),
+      (named ? NAMED : 0) |
+      (media ? MEDIA : 0),
   );
   out.varint(usage.prompt);
   out.varint(usage.completion);
-  if (!details) return;
-  out.varint(usage.cached);
-  out.varint(usage.reasoning);
+  if (details) {
+    out.varint(usage.cached);
+    out.varint(usage.reasoning);
+  }
+  if (media) {
+    out.varint(audioMs);
+    out.varint(images);
+  }
+}
+
+/** The usage for a peer that does not read MEDIA_REPORTS. */
+export function withoutMedia({ audioMs: _, images: __, ...usage }: ReportedUsage): ReportedUsage {
+  return usage;
 }
 
 export function readUsageFields(input: FrameReader): { usage: ReportedUsage; named: boolean } {
@@ -97,6 +116,7 @@ export function readUsageFields(input: FrameReader): { usage: ReportedUsage; nam
       estimated: (flags & ESTIMATED) !== 0,
       complete: (flags & COMPLETE) !== 0,
       aborted: (flags & ABORTED) !== 0,
+      ...((flags & MEDIA) !== 0 && { audioMs: input.varint(), images: input.varint() }),
     },
   };
 }

@@ -63,7 +63,7 @@ export function Totals({ range, role, filter }: TotalsProps) {
   );
 }
 
-function columnsOf(group: UsageGroup): Column<Usage>[] {
+function columnsOf(group: UsageGroup, data: readonly Usage[]): Column<Usage>[] {
   const number = (id: string, header: string, value: (one: Usage) => number, write = count): Column<Usage> => ({
     id,
     header,
@@ -91,11 +91,16 @@ function columnsOf(group: UsageGroup): Column<Usage>[] {
     time('first', columns.first, ({ mean_first_token_ms: ms }) => ms),
     time('whole', columns.whole, ({ mean_total_ms: ms }) => ms),
     number('gpu', columns.gpu, ({ gpu_seconds = 0 }) => gpu_seconds / 3_600),
+    // Most installations serve neither audio nor images.
+    ...[
+      number('audio', columns.audio, ({ audio_seconds = 0 }) => audio_seconds / 60),
+      number('images', columns.images, ({ images = 0 }) => images),
+    ].filter(({ value }) => data.some((one) => Number(value?.(one)) > 0)),
   ];
 }
 
 function Table({ data, group }: { data: readonly Usage[]; group: UsageGroup }) {
-  const columns = useMemo(() => columnsOf(group), [group]);
+  const columns = useMemo(() => columnsOf(group, data), [group, data]);
   return (
     <>
       <DataTable
@@ -121,6 +126,8 @@ const COLUMNS = [
   'mean_first_token_ms',
   'mean_total_ms',
   'gpu_seconds',
+  'audio_seconds',
+  'images',
 ] as const;
 
 /**

@@ -9,6 +9,8 @@ export const narrowing = {
     concurrent_requests: 'Gleichzeitige Anfragen',
     tokens_per_month: 'Tokens pro Monat',
     gpu_seconds_per_month: 'GPU-Sekunden pro Monat',
+    audio_seconds_per_month: 'Audiosekunden pro Monat',
+    images_per_month: 'Bilder pro Monat',
     reasoning_tokens_per_request: 'Denk-Tokens pro Antwort',
   },
   limitWords: {
@@ -17,6 +19,8 @@ export const narrowing = {
     concurrent_requests: (n: number) => `${number(n)} gleichzeitig`,
     tokens_per_month: (n: number) => `${number(n)} Tokens/Monat`,
     gpu_seconds_per_month: (n: number) => `${number(n)} GPU-Sekunden/Monat`,
+    audio_seconds_per_month: (n: number) => `${number(n)} Audiosekunden/Monat`,
+    images_per_month: (n: number) => `${number(n)} Bilder/Monat`,
     reasoning_tokens_per_request: (n: number) => `${number(n)} Denk-Tokens/Antwort`,
   },
   title: 'Zugelassene Modelle und Knoten',

@@ -133,6 +133,8 @@ export const usage = {
     concurrent_requests: 'Gleichzeitige Anfragen',
     tokens_per_month: 'Tokens in diesem Monat',
     gpu_seconds_per_month: 'GPU-Sekunden in diesem Monat',
+    audio_seconds_per_month: 'Audiosekunden in diesem Monat',
+    images_per_month: 'Bilder in diesem Monat',
   },
   ofKey: 'dieser Schlüssel',
   ofPerson: 'alle Ihre Schlüssel in diesem Projekt',
@@ -169,6 +171,8 @@ export const usage = {
     first: 'Zeit bis zum ersten Token',
     whole: 'Gesamtzeit',
     gpu: 'GPU-Stunden',
+    audio: 'Audiominuten',
+    images: 'Bilder',
   },
   requests: {
     title: 'Letzte Anfragen',

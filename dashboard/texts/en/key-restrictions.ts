@@ -10,6 +10,8 @@ export const narrowing = {
     concurrent_requests: 'Concurrent requests',
     tokens_per_month: 'Tokens per month',
     gpu_seconds_per_month: 'GPU seconds per month',
+    audio_seconds_per_month: 'Seconds of audio per month',
+    images_per_month: 'Images per month',
     reasoning_tokens_per_request: 'Reasoning tokens per response',
   },
   limitWords: {
@@ -18,6 +20,8 @@ export const narrowing = {
     concurrent_requests: (n: number) => `${number(n)} concurrent`,
     tokens_per_month: (n: number) => `${number(n)} tokens/month`,
     gpu_seconds_per_month: (n: number) => `${number(n)} GPU seconds/month`,
+    audio_seconds_per_month: (n: number) => `${number(n)} seconds of audio/month`,
+    images_per_month: (n: number) => `${number(n)} images/month`,
     reasoning_tokens_per_request: (n: number) => `${number(n)} reasoning tokens/response`,
   },
   title: 'Allowed models and nodes',

@@ -132,6 +132,8 @@ export const usage = {
     concurrent_requests: 'Concurrent requests',
     tokens_per_month: 'Tokens this month',
     gpu_seconds_per_month: 'GPU seconds this month',
+    audio_seconds_per_month: 'Seconds of audio this month',
+    images_per_month: 'Images this month',
   },
   ofKey: 'this key',
   ofPerson: 'all your keys in this project',
@@ -168,6 +170,8 @@ export const usage = {
     first: 'Time to first token',
     whole: 'Latency',
     gpu: 'GPU hours',
+    audio: 'Audio minutes',
+    images: 'Images',
   },
   requests: {
     title: 'Last requests',

@@ -9,6 +9,8 @@ export const narrowing = {
     concurrent_requests: 'Requêtes simultanées',
     tokens_per_month: 'Jetons par mois',
     gpu_seconds_per_month: 'Secondes de GPU par mois',
+    audio_seconds_per_month: 'Secondes d’audio par mois',
+    images_per_month: 'Images par mois',
     reasoning_tokens_per_request: 'Jetons de raisonnement par réponse',
   },
   limitWords: {
@@ -17,6 +19,8 @@ export const narrowing = {
     concurrent_requests: (n: number) => `${number(n)} simultanées`,
     tokens_per_month: (n: number) => `${number(n)} jetons/mois`,
     gpu_seconds_per_month: (n: number) => `${number(n)} secondes de GPU/mois`,
+    audio_seconds_per_month: (n: number) => `${number(n)} secondes d’audio/mois`,
+    images_per_month: (n: number) => `${number(n)} images/mois`,
     reasoning_tokens_per_request: (n: number) => `${number(n)} jetons de raisonnement/réponse`,
   },
   title: 'Modèles et nœuds autorisés',

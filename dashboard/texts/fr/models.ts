@@ -133,6 +133,8 @@ export const usage = {
     concurrent_requests: 'Requêtes simultanées',
     tokens_per_month: 'Jetons ce mois-ci',
     gpu_seconds_per_month: 'Secondes de GPU ce mois-ci',
+    audio_seconds_per_month: 'Secondes d’audio ce mois-ci',
+    images_per_month: 'Images ce mois-ci',
   },
   ofKey: 'cette clé',
   ofPerson: 'toutes vos clés dans ce projet',
@@ -169,6 +171,8 @@ export const usage = {
     first: 'Délai du premier jeton',
     whole: 'Durée totale',
     gpu: 'Heures de GPU',
+    audio: 'Minutes d’audio',
+    images: 'Images',
   },
   requests: {
     title: 'Dernières requêtes',

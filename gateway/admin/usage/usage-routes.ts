@@ -82,6 +82,10 @@ const totalSchema = z.object({
   mean_total_ms: z.number().nullable(),
   /** GPU time of the requests in seconds of one GPU. Requests at nodes that published no GPUs add nothing. */
   gpu_seconds: z.number(),
+  /** Seconds of audio that were transcribed, translated or spoken. */
+  audio_seconds: z.number(),
+  /** Images that were generated. */
+  images: z.number(),
 });
 
 const timeSchema = z.iso.datetime({ offset: true });
@@ -153,6 +157,8 @@ async function readTotals(call: AdminCall<unknown, z.infer<typeof usageQuery>>):
         mean_queue_ms: sql<number>`round(${total(usageTotals.queueMs)} / ${greatest(1, total(usageTotals.requests))})`,
         mean_total_ms: meanOf(usageTotals.totalMs, usageTotals.timed),
         gpu_seconds: sql<number>`round(${total(usageTotals.gpuMs)} / 1000)`,
+        audio_seconds: sql<number>`${total(usageTotals.audioMs)} / 1000`,
+        images: sum(usageTotals.images),
       })
       .from(usageTotals)
       .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, beyond, ...filters))

@@ -208,6 +208,7 @@ function usedBy(record: UsageRecord, { keyId, userId, model, counted }: Receipt)
     ...(counted.user && { userId }),
     ...(counted.model && { model }),
     ...(counted.gpu && course?.gpuMs !== undefined && { gpuMs: course.gpuMs }),
+    ...mediaOf(record),
     prompt,
     completion,
     isComplete: complete && !aborted && !estimated && (course?.status ?? 0) < 400,
@@ -220,6 +221,10 @@ function settlementOf({ position, record, settled }: PendingUsage, receipt: Rece
   const use = usedBy(record, receipt);
   // The gateway measures GPU time, so a later report of tokens does not change the GPU time.
   return { position, settlement: settled === undefined ? use : { ...use, gpuMs: undefined, before: settled } };
+}
+
+function mediaOf({ audioMs, images }: UsageRecord): Pick<UsageRow, 'audioMs' | 'images'> {
+  return { ...(audioMs !== undefined && { audioMs }), ...(images !== undefined && { images }) };
 }
 
 function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {
@@ -240,6 +245,7 @@ function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): 
     totalMs,
     ...(queueMs === undefined ? {} : { queueMs }),
     ...(gpuMs === undefined ? {} : { gpuMs }),
+    ...mediaOf(record),
     ...(replaces === undefined ? {} : { replaces }),
     ...(receipt.sampling === undefined ? {} : { sampling: receipt.sampling }),
     ...(receipt.kind === undefined ? {} : { kind: receipt.kind }),

@@ -22,6 +22,7 @@ function started() {
   const link = new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0));
   const host: EngineAttemptHost = {
     tail: () => 0,
+    reads: () => 0,
     now: () => 0,
     patientNow: () => 0,
     usageOptions: () => 'taken',

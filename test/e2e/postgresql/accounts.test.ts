@@ -201,6 +201,15 @@ function key(n: number) {
 function total(whose: string, requests: number): UsageTotal {
   const names = { day: '2026-11-20', project: 'p', user: whose, key: 'k', model: 'm', provider: 'q' };
   const none = { failed: 0, aborted: 0, estimated: 0, completion: 0, cached: 0, reasoning: 0, firstTokens: 0 };
-  const times = { firstTokenMs: 0, engineFirstTokenMs: 0, queueMs: 0, timed: 0, totalMs: 0, gpuMs: 0 };
+  const times = {
+    firstTokenMs: 0,
+    engineFirstTokenMs: 0,
+    queueMs: 0,
+    timed: 0,
+    totalMs: 0,
+    gpuMs: 0,
+    audioMs: 0,
+    images: 0,
+  };
   return { ...names, requests, prompt: requests === 3 ? 10 : 0, ...none, ...times };
 }

@@ -45,3 +45,13 @@ it('a report above the bound, or above what came of the answer, is cut and told;
   expect(clampToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
   expect(clampToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
 });
+
+it('a node charges no more audio than the bytes of request and response can hold, and no more images than came', () => {
+  const bound = { prompt: 1_000, completion: 10 };
+  const said = (audioMs: number, images: number) => ({ ...NO_USAGE, audioMs, images });
+  expect(clampToBound(said(8_000, 2), bound, 100)).toEqual({ usage: said(8_000, 2), over: false });
+  expect(clampToBound(said(1e12, 1e12), bound, 100)).toEqual({ usage: said(8_000, 13), over: true });
+  expect(clampToBound(said(1e12, 1e12), bound, 10_000)).toEqual({ usage: said(80_000, 1_024), over: true });
+  // After a restart of the caller, the bytes of the response are unknown.
+  expect(clampToBound(said(1e12, 1e12), bound, undefined)).toEqual({ usage: said(86_400_000, 1_024), over: true });
+});

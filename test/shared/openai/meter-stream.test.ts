@@ -339,13 +339,20 @@ describe('other kinds of streams', () => {
     const usage = ',"usage":{"input_tokens":7,"output_tokens":100,"total_tokens":107}';
     expect(run(at('images/generations'), KEEP, [sketch, named('image_generation.completed', usage)])).toMatchObject({
       complete: true,
-      usage: { prompt: 7, completion: 100, estimated: false },
+      usage: { prompt: 7, completion: 100, estimated: false, images: 1 },
     });
     expect(run(at('images/edits'), KEEP, [sketch, named('image_edit.completed')])).toMatchObject({
       complete: true,
       usage: { prompt: 0, completion: 0, estimated: false },
     });
     expect(run(at('images/generations'), KEEP, [sketch])).toMatchObject({ complete: false, cut: true });
+  });
+
+  it('/v1/audio/transcriptions counts the seconds of the last event, else those of the upload', () => {
+    const uploaded = { ...KEEP, uploadedMs: () => 7_000 };
+    const last = 'data: {"type":"transcript.text.done","text":"a","usage":{"type":"duration","seconds":3}}\n\n';
+    expect(run(at('audio/transcriptions'), uploaded, [token('a'), last, done]).usage).toMatchObject({ audioMs: 3_000 });
+    expect(run(at('audio/transcriptions'), uploaded, [token('a'), done]).usage).toMatchObject({ audioMs: 7_000 });
   });
 
   it('/v1/audio/transcriptions ends with [DONE] and counts no tokens', () => {

@@ -237,6 +237,46 @@ describe('other kinds of unary answers', () => {
     );
   });
 
+  it('/v1/images counts the images of a response, and none of a refused one', () => {
+    const picture = `{"b64_json":"${'A'.repeat(4000)}","nested":{"data":[{}]}}`;
+    const images = (body: string, more: object = {}) => run(at('images/generations'), [body], more).usage.images;
+    expect(images(`{"created":1,"data":[${picture}, ${picture}]}`)).toBe(2);
+    expect(images(`{"other":[${picture}],"data":[]}`)).toBeUndefined();
+    expect(images(`{"data":{"data":[{},{}]}}`)).toBeUndefined();
+    expect(images(`{"data":[{}],"error":{}}`, { status: 400 })).toBeUndefined();
+    expect(images(`{"data":[${'{},'.repeat(5000)}{}]}`)).toBe(1_024);
+  });
+
+  it('/v1/audio/transcriptions counts the engine’s seconds, and measures the upload if it reports none', () => {
+    const uploadedMs = () => 5_000;
+    const audio = (body: string, more: object = {}) =>
+      run(at('audio/transcriptions'), [body], { uploadedMs, ...more }).usage.audioMs;
+    expect(audio('{"text":"a","usage":{"type":"duration","seconds":3}}')).toBe(3_000);
+    expect(audio('{"task":"transcribe","duration":8.47,"segments":[{"duration":1}],"text":"a"}')).toBe(8_470);
+    expect(audio('{"duration":"8.47","text":"a"}')).toBe(8_470);
+    for (const unknown of [
+      '{"text":"a"}',
+      '{"duration":-1}',
+      '{"duration":"1e9"}',
+      '{"duration":0}',
+      '{"duration":null}',
+    ])
+      expect([unknown, audio(unknown)]).toEqual([unknown, 5_000]);
+    expect(audio('{"duration":1e300}')).toBe(86_400_000);
+    expect(audio('hello', { contentType: 'text/plain' })).toBe(5_000);
+    expect(audio('{"error":{}}', { status: 400 })).toBeUndefined();
+    expect(run(chat, ['{"duration":3}'], { uploadedMs }).usage.audioMs).toBeUndefined();
+  });
+
+  it('/v1/audio/speech counts the audio of the response', () => {
+    const audio = (contentType: string) =>
+      run(at('audio/speech'), [new Uint8Array(48_000)], { contentType }).usage.audioMs;
+    expect(audio('audio/pcm')).toBe(1_000);
+    expect(audio('audio/L16; rate=16000')).toBe(1_500);
+    expect(audio('audio/mp4')).toBe(12_000);
+    expect(audio('application/json')).toBeUndefined();
+  });
+
   it('go by the content type where it is known', () => {
     const srt = '1\n00:00:00,000 --> 00:00:04,000\nhello\n';
     expect(run(at('audio/transcriptions'), [srt], { contentType: 'text/plain; charset=utf-8' }).complete).toBe(true);

@@ -4,7 +4,7 @@ import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
 import { FrameWriter } from '../../../shared/wire/frame-writer.ts';
 import { FRAME_TYPES, type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
 import { TIMED_REPORT_FRAME } from '../../../shared/wire/protocol-constants.ts';
-import { NO_USAGE, type ReportedTimings } from '../../../shared/wire/reported-usage.ts';
+import { NO_USAGE, type ReportedTimings, withoutMedia } from '../../../shared/wire/reported-usage.ts';
 import { WireError } from '../../../shared/wire/wire-error.ts';
 
 const stream = fc.integer({ min: 1, max: 2 ** 40 });
@@ -26,6 +26,8 @@ const usage = fc.record({
   complete: fc.boolean(),
   aborted: fc.boolean(),
 });
+const media = fc.record({ audioMs: short, images: fc.integer({ min: 1, max: 1_000 }) });
+const usageWithMedia = fc.tuple(usage, media).map(([tokens, seen]) => ({ ...tokens, ...seen }));
 const timings = fc
   .record({ status: fc.constantFrom(0, 200, 422, 599), firstMs: short, more: short })
   .map(({ status, firstMs, more }) => ({ status, firstMs, totalMs: firstMs + more }));
@@ -74,6 +76,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('report' as const), stream, usage }),
   fc.record({ type: fc.constant('report' as const), stream, usage, name }),
   fc.record({ type: fc.constant('report' as const), stream, usage, name, timings }),
+  fc.record({ type: fc.constant('report' as const), stream, usage: usageWithMedia, name, timings }),
   fc.record({ type: fc.constant('settled' as const), streams: fc.array(stream, { maxLength: 20 }) }),
   fc.record({ type: fc.constant('record' as const), sequence: short, update: bytes(200) }),
   fc.record({ type: fc.constant('recorded' as const), sequence: short }),
@@ -182,6 +185,14 @@ describe('frames', () => {
     expect([...write([report])]).toEqual([7, 1, 2 | 16, 3, 4, 1, 114, 1, 1, 107]);
     const timed = write([{ ...report, timings: { status: 200, firstMs: 5, totalMs: 6 } }]);
     expect([...timed]).toEqual([TIMED_REPORT_FRAME, 1, 200, 1, 5, 6, 2 | 16, 3, 4, 1, 114, 1, 1, 107]);
+  });
+
+  test('audio and images have a flag; without them a report has the bytes of before', () => {
+    const usage = { ...NO_USAGE, complete: true };
+    expect([...write([{ type: 'report', stream: 1, usage }])]).toEqual([7, 1, 2, 0, 0]);
+    const withBoth = { ...usage, audioMs: 5, images: 2 };
+    expect([...write([{ type: 'report', stream: 1, usage: withBoth }])]).toEqual([7, 1, 2 | 32, 0, 0, 5, 2]);
+    expect(withoutMedia(withBoth)).toEqual(usage);
   });
 
   test('timings that cannot be are refused: a status that HTTP does not have, a first byte after the end', () => {
