@@ -17,6 +17,8 @@ export const LIMIT_FIELDS = [
   'concurrent_requests',
   'tokens_per_month',
   'gpu_seconds_per_month',
+  'audio_seconds_per_month',
+  'images_per_month',
   'reasoning_tokens_per_request',
 ] as const;
 export const TIER_CHOICES = ['stable', 'volatile'] as const;

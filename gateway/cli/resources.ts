@@ -62,6 +62,8 @@ export const LIMIT_FLAGS: Resource['flags'] = {
   concurrent: count('concurrent_requests', 'concurrent requests; "none": no limit'),
   reasoning: count('reasoning_tokens_per_request', 'reasoning tokens per request; "none": no limit'),
   'gpu-seconds': count('gpu_seconds_per_month', 'GPU seconds per calendar month (UTC); "none": no limit'),
+  'audio-seconds': count('audio_seconds_per_month', 'seconds of audio per calendar month (UTC); "none": no limit'),
+  images: count('images_per_month', 'images per calendar month (UTC); "none": no limit'),
   'monthly-tokens': count('tokens_per_month', 'tokens per calendar month (UTC); "none": no limit'),
 };
 

@@ -37,6 +37,7 @@ import { withoutTrace } from '../accounts/find-key.ts';
 import type { GatewaySettings } from '../accounts/gateway-settings.ts';
 import { recordLastUse } from '../accounts/last-used.ts';
 import { forecastTokens, type LimitReservation, reserve } from '../accounts/limits/limit-reservation.ts';
+import { mediaAmountOf } from '../accounts/limits/month-amounts.ts';
 import { isCounted } from '../accounts/reasoning-budget.ts';
 import type { Env } from '../env.ts';
 import { environmentNumber } from '../environment-checks.ts';
@@ -228,7 +229,13 @@ export class GatewayHost implements Host<ModelCaller> {
     const { name, model, endpoint, parsed, attempts } = reserved;
     const forecast = forecastTokens(this.#http, endpoint, parsed);
     const context = { env: this.#env, ctx: this.#background };
-    return reserve(context, { limits, keyId }, { forecast, name, model, client: this.#client, attempts });
+    return reserve(
+      context,
+      { limits, keyId },
+      {
+        ...{ forecast, media: mediaAmountOf(endpoint), name, model, client: this.#client, attempts },
+      },
+    );
   }
 
   isQueued(model: string, scope: () => string): boolean {

@@ -21,6 +21,10 @@ export const limitsSchema = z.strictObject({
   ...counted,
   /** GPU seconds by calendar month, UTC; see shared/usage/gpu-share.ts. Lines of batches are not counted. */
   gpu_seconds_per_month: count,
+  /** Seconds of transcribed, translated and spoken audio by calendar month, UTC; see `UsageRow.audioMs`. */
+  audio_seconds_per_month: count,
+  /** Generated images by calendar month, UTC. */
+  images_per_month: count,
   /** Maximum reasoning tokens of one response; see reasoning-budget.ts. */
   reasoning_tokens_per_request: count,
   /**

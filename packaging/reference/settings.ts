@@ -96,6 +96,9 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'user_limits.concurrent_requests': 'concurrent requests, in the same way',
   'user_limits.tokens_per_month': 'tokens per calendar month (UTC), in the same way',
   'user_limits.gpu_seconds_per_month': 'GPU seconds per calendar month (UTC), in the same way',
+  'user_limits.audio_seconds_per_month':
+    'seconds of transcribed, translated and spoken audio per calendar month (UTC), in the same way',
+  'user_limits.images_per_month': 'generated images per calendar month (UTC), in the same way',
   'user_limits.reasoning_tokens_per_request': 'reasoning tokens per request, in the same way',
   'user_limits.models': 'limits of each model, by its name; `*`: each other model',
   'files.count':
@@ -103,7 +106,7 @@ const MEMBERS: Readonly<Record<string, string>> = {
   'files.bytes': 'maximum bytes of these; an upload counts with its declared size',
   'files.open_batches': 'maximum batches that have not ended, in the same way',
   'routing.policy':
-    'policy of models without their own policy; default: least-load, and prefix-affinity for conversations',
+    'policy of models without their own policy; default: least-load, and prefix-affinity for conversations and long prompts',
   'routing.timeouts.standard.first_byte_ms': 'maximum time until a response begins; default 900000',
   'routing.timeouts.standard.stall_ms': 'maximum time between two pieces of a response; default 120000',
   'routing.timeouts.reasoning.first_byte_ms': 'the same for reasoning models; default 1800000',

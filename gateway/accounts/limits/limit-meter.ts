@@ -2,6 +2,14 @@ import * as z from 'zod';
 import type { Limits } from '../../settings/limits-schema.ts';
 import type { ReservedTokens } from './granted-request.ts';
 import { MinuteWindow } from './minute-window.ts';
+import {
+  type MediaAmount,
+  MONTH_AMOUNT_NAMES,
+  MONTH_AMOUNTS,
+  type MonthAmount,
+  type MonthLedger,
+  MonthSum,
+} from './month-amounts.ts';
 
 /** Tokens that a request reserves before it runs. */
 interface TokenClaim {
@@ -9,6 +17,8 @@ interface TokenClaim {
   tokens: number;
   /** The maximum tokens that the request sets for its response; undefined: it sets none. */
   maxTokens: number | undefined;
+  /** The amount of a month that the request uses in addition to GPU time. Absent: none. */
+  media?: MediaAmount | undefined;
 }
 
 /** A time by two clocks. */
@@ -36,13 +46,7 @@ export type LimitShortage =
   | { kind: 'concurrent'; limit: number }
   /** `running`: the month is not used up, but running requests reserve the rest of it. */
   | { kind: 'month'; limit: number; running: boolean }
-  | { kind: 'gpu-month'; limit: number };
-
-/** Stored usage by month, in tokens or in GPU milliseconds. */
-export interface MonthLedger {
-  used(month: string): number;
-  write(month: string, used: number): void;
-}
+  | { kind: (typeof MONTH_AMOUNTS)[MonthAmount]['shortage']; limit: number };
 
 const window = z.array(z.tuple([z.number(), z.number()]));
 const stateSchema = z.object({ at: z.number(), requests: window, tokens: window });
@@ -50,8 +54,8 @@ type State = z.infer<typeof stateSchema>;
 
 /** Counts the usage of one key, user or project, for all models or for one. Pure. */
 export class LimitMeter {
-  readonly #ledger: MonthLedger;
-  readonly #gpuLedger: MonthLedger;
+  readonly #booked: MonthSum;
+  readonly #amounts: Readonly<Record<MonthAmount, MonthSum>>;
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
@@ -62,14 +66,12 @@ export class LimitMeter {
   #estimated = 0;
   /** Tokens of requests that are not in the month's sum yet, estimated or known. */
   #unbooked = 0;
-  #month = '';
-  #used = 0;
-  #gpuUsedMs = 0;
 
   /** @param state the result of `state`, from this version or another; its times may be of another clock */
-  constructor(ledger: MonthLedger, gpuLedger: MonthLedger, state?: unknown, now = 0) {
-    this.#ledger = ledger;
-    this.#gpuLedger = gpuLedger;
+  constructor(ledger: MonthLedger, amounts: (amount: MonthAmount) => MonthLedger, state?: unknown, now = 0) {
+    this.#booked = new MonthSum(ledger);
+    const sumOf = (amount: MonthAmount) => new MonthSum(amounts(amount));
+    this.#amounts = { gpuMs: sumOf('gpuMs'), audioMs: sumOf('audioMs'), images: sumOf('images') };
     const known = stateSchema.safeParse(state).data;
     // If the clock was fast when the state was saved, the saved time is in the future. It would block the key until
     // then.
@@ -82,19 +84,20 @@ export class LimitMeter {
    * Returns all reasons why a claim does not fit. A claim that is larger than the whole limit of tokens per minute fits
    * if the minute has no other tokens; without this exception it could never run.
    */
-  shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: TokenClaim, now: MeterTime): LimitShortage[] {
+  shortages(limits: Limits | undefined, { tokens, maxTokens = 0, media }: TokenClaim, now: MeterTime): LimitShortage[] {
     if (limits === undefined) return [];
-    this.#rollOver(now);
     const short: LimitShortage[] = [];
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     if (tokens_per_minute !== undefined && maxTokens > tokens_per_minute)
       short.push({ kind: 'answer', limit: tokens_per_minute, maxTokens });
-    const used = this.#used + this.#unbooked;
+    const used = this.#booked.used(now.month) + this.#unbooked;
     if (tokens_per_month !== undefined && used >= tokens_per_month)
       short.push({ kind: 'month', limit: tokens_per_month, running: used - this.#estimated < tokens_per_month });
-    const { gpu_seconds_per_month: gpuSeconds } = limits;
-    if (gpuSeconds !== undefined && this.#gpuUsedMs >= gpuSeconds * 1_000)
-      short.push({ kind: 'gpu-month', limit: gpuSeconds });
+    for (const amount of MONTH_AMOUNT_NAMES) {
+      const limit = limits[MONTH_AMOUNTS[amount].limit];
+      if (limit === undefined || (amount !== 'gpuMs' && amount !== media)) continue;
+      if (this.#unitsOf(amount, now) >= limit) short.push({ kind: MONTH_AMOUNTS[amount].shortage, limit });
+    }
     if (requests_per_minute !== undefined) {
       const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
       if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
@@ -124,12 +127,14 @@ export class LimitMeter {
    * as places of concurrent requests.
    */
   leasable(limits: Limits | undefined, processes: number, now: MeterTime): Leasable | undefined {
-    this.#rollOver(now);
     const free: Leasable = { requests: Number.POSITIVE_INFINITY, tokens: Number.POSITIVE_INFINITY };
     if (limits === undefined) return free;
     const { requests_per_minute, tokens_per_minute, tokens_per_month, gpu_seconds_per_month } = limits;
     if (limits.concurrent_requests !== undefined) return undefined;
-    if (gpu_seconds_per_month !== undefined && this.#gpuUsedMs >= gpu_seconds_per_month * 1_000 * (1 - LEASED_SHARE))
+    if (
+      gpu_seconds_per_month !== undefined &&
+      this.#unitsOf('gpuMs', now) >= gpu_seconds_per_month * (1 - LEASED_SHARE)
+    )
       return undefined;
     const part = (limit: number, leased: number, used: number) =>
       Math.min((limit * LEASED_SHARE) / processes, limit * LEASED_SHARE - leased, limit - used);
@@ -138,7 +143,10 @@ export class LimitMeter {
     if (tokens_per_minute !== undefined)
       free.tokens = part(tokens_per_minute, this.#leasedTokens, this.#tokens.sum(now.ms));
     if (tokens_per_month !== undefined)
-      free.tokens = Math.min(free.tokens, part(tokens_per_month, this.#leasedTokens, this.#used + this.#unbooked));
+      free.tokens = Math.min(
+        free.tokens,
+        part(tokens_per_month, this.#leasedTokens, this.#booked.used(now.month) + this.#unbooked),
+      );
     return free;
   }
 
@@ -182,26 +190,21 @@ export class LimitMeter {
    * Adds tokens to the sum of `month`, which may be an earlier month. `tokens` is negative if an estimate was too high.
    */
   book(tokens: number, month: string, now: MeterTime): void {
-    this.#rollOver(now);
-    const before = month === this.#month ? this.#used : this.#ledger.used(month);
-    const used = sum(before, tokens);
-    if (month === this.#month) this.#used = used;
-    this.#ledger.write(month, used);
+    this.#booked.add(tokens, month, now.month);
   }
 
-  /** Adds the GPU time of one attempt in milliseconds. GPU time is not reserved. */
-  bookGpu(ms: number, month: string, now: MeterTime): void {
-    if (ms <= 0) return;
-    this.#rollOver(now);
-    const before = month === this.#month ? this.#gpuUsedMs : this.#gpuLedger.used(month);
-    const used = sum(before, Math.round(ms));
-    if (month === this.#month) this.#gpuUsedMs = used;
-    this.#gpuLedger.write(month, used);
+  /** Adds what one attempt used. */
+  bookAmount(amount: MonthAmount, used: number, month: string, now: MeterTime): void {
+    if (used > 0) this.#amounts[amount].add(Math.round(used), month, now.month);
+  }
+
+  /** Returns the sum of the month, in the unit of its limit. */
+  #unitsOf(amount: MonthAmount, { month }: MeterTime): number {
+    return this.#amounts[amount].used(month) / MONTH_AMOUNTS[amount].perUnit;
   }
 
   /** Returns the values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
   left(limits: Limits | undefined, now: MeterTime): RateLimits {
-    this.#rollOver(now);
     const ofMonth = (limit: number | undefined, used: number) =>
       limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used), resetMs: undefined };
     const of = (limit: number | undefined, counted: MinuteWindow) =>
@@ -211,15 +214,16 @@ export class LimitMeter {
     return {
       requests: of(limits?.requests_per_minute, this.#requests),
       tokens: of(limits?.tokens_per_minute, this.#tokens),
-      'tokens-month': ofMonth(limits?.tokens_per_month, this.#used + this.#unbooked),
-      'gpu-seconds-month': ofMonth(limits?.gpu_seconds_per_month, this.#gpuUsedMs / 1_000),
+      'tokens-month': ofMonth(limits?.tokens_per_month, this.#booked.used(now.month) + this.#unbooked),
+      'gpu-seconds-month': ofMonth(limits?.gpu_seconds_per_month, this.#unitsOf('gpuMs', now)),
+      'audio-seconds-month': ofMonth(limits?.audio_seconds_per_month, this.#unitsOf('audioMs', now)),
+      'images-month': ofMonth(limits?.images_per_month, this.#unitsOf('images', now)),
     };
   }
 
   /** Returns the current usage of each limit, for the dashboard. */
   uses(limits: Limits | undefined, now: MeterTime): LimitUse[] {
     if (limits === undefined) return [];
-    this.#rollOver(now);
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     const use = (limit: LimitUse['limit'], allowed: number | undefined, used: number): LimitUse[] =>
       allowed === undefined ? [] : [{ limit, allowed, used: Math.max(0, Math.round(used)) }];
@@ -227,8 +231,11 @@ export class LimitMeter {
       ...use('requests_per_minute', requests_per_minute, this.#requests.sum(now.ms)),
       ...use('tokens_per_minute', tokens_per_minute, this.#tokens.sum(now.ms)),
       ...use('concurrent_requests', concurrent_requests, this.running),
-      ...use('tokens_per_month', tokens_per_month, this.#used + this.#unbooked),
-      ...use('gpu_seconds_per_month', limits.gpu_seconds_per_month, this.#gpuUsedMs / 1_000),
+      ...use('tokens_per_month', tokens_per_month, this.#booked.used(now.month) + this.#unbooked),
+      ...MONTH_AMOUNT_NAMES.flatMap((amount) => {
+        const { limit } = MONTH_AMOUNTS[amount];
+        return use(limit, limits[limit], this.#unitsOf(amount, now));
+      }),
     ];
   }
 
@@ -241,22 +248,6 @@ export class LimitMeter {
     const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
     return empty && this.running === 0 && this.#unbooked === 0 && this.#leasedRequests === 0;
   }
-
-  /**
-   * Reads the ledger again if the month changed, also to an earlier month: a fast clock may have begun the next month
-   * too soon, and is then corrected.
-   */
-  #rollOver({ month }: MeterTime): void {
-    if (month === this.#month) return;
-    this.#month = month;
-    this.#used = this.#ledger.used(month);
-    this.#gpuUsedMs = this.#gpuLedger.used(month);
-  }
-}
-
-/** Adds two counts. The sum is between 0 and the largest exact integer, because a larger sum would be stored wrong. */
-function sum(before: number, more: number): number {
-  return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + more));
 }
 
 export const LIMIT_NAMES = [
@@ -265,6 +256,8 @@ export const LIMIT_NAMES = [
   'concurrent_requests',
   'tokens_per_month',
   'gpu_seconds_per_month',
+  'audio_seconds_per_month',
+  'images_per_month',
 ] as const;
 
 /** The usage of one limit. Running requests count with their reservations. */
@@ -283,7 +276,14 @@ interface RemainingLimit {
   resetMs: number | undefined;
 }
 
-const REMAINING_HEADERS = ['requests', 'tokens', 'tokens-month', 'gpu-seconds-month'] as const;
+const REMAINING_HEADERS = [
+  'requests',
+  'tokens',
+  'tokens-month',
+  'gpu-seconds-month',
+  'audio-seconds-month',
+  'images-month',
+] as const;
 type RateLimits = Record<(typeof REMAINING_HEADERS)[number], RemainingLimit | undefined>;
 
 /** Returns the headers for several meters: for each kind of limit, the values of the meter with the least left. */

@@ -14,6 +14,7 @@ import type { HttpRequest } from '../../http/http-request.ts';
 import { limitsConcurrency } from '../../settings/limits-schema.ts';
 import type { AccountLimits } from '../account.ts';
 import type { LimitRefusal, LimitVerdict } from './limiter.ts';
+import type { MediaAmount } from './month-amounts.ts';
 import type { TokenForecast } from './token-estimator.ts';
 
 /** Header with the maximum number of tokens of the response, for a body that the gateway does not read. */
@@ -57,6 +58,8 @@ interface Context {
 
 interface LimitedRequest {
   forecast: TokenForecast;
+  /** The amount of a month that the endpoint uses in addition to GPU time; undefined: none. */
+  media: MediaAmount | undefined;
   /** Internal id of the request, which streams and usage records also contain. */
   name: string;
   /** The requested model. Its limits count the request even if another model answers in its place. */
@@ -73,12 +76,13 @@ interface LimitedRequest {
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
-  { forecast, name, model, client, attempts }: LimitedRequest,
+  { forecast, media, name, model, client, attempts }: LimitedRequest,
 ): Promise<LimitReservation> {
   const { subject, ...sets } = limits;
   const { LIMITS, PROCESSES } = context.env;
   const served = PROCESSES === undefined ? {} : { process: PROCESSES.incarnation };
-  const ask = () => LIMITS.getByName(subject).reserve({ ...forecast, ...served, name, keyId, ...sets, model });
+  const asked = { ...forecast, ...served, ...(media && { media }), name, keyId, ...sets, model };
+  const ask = () => LIMITS.getByName(subject).reserve(asked);
   // A call breaks if the process of the object ends. The object counts a name once.
   const verdict = ask().catch(ask);
   const reservation = new LimitReservation(context, limits, name, verdict);
@@ -150,6 +154,14 @@ function refusal({ scope, model, shortage, waitMs, headers }: LimitRefusal): Api
       );
     case 'gpu-month': {
       const message = `The ${shortage.limit} GPU seconds of ${whose} for this month are used up.`;
+      return new ApiError('insufficient_quota', message, { headers });
+    }
+    case 'audio-month': {
+      const message = `The ${shortage.limit} seconds of audio of ${whose} for this month are used up.`;
+      return new ApiError('insufficient_quota', message, { headers });
+    }
+    case 'images-month': {
+      const message = `The ${shortage.limit} images of ${whose} for this month are used up.`;
       return new ApiError('insufficient_quota', message, { headers });
     }
     case 'answer': {

@@ -9,6 +9,8 @@ export function lasts(shortage: LimitShortage): number {
     case 'month':
       return shortage.running ? 0 : Number.MAX_VALUE;
     case 'gpu-month':
+    case 'audio-month':
+    case 'images-month':
       return Number.MAX_VALUE;
     case 'requests':
     case 'tokens':

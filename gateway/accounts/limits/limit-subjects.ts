@@ -19,10 +19,9 @@ export type LimitScope = 'project' | 'user' | 'key';
 
 /**
  * Ids of meters: empty for the project, the key's id for a key, `user:…` for a user. If a meter counts one model, a
- * newline and the model follow. The id of a meter of GPU time begins with GPU_METER_PREFIX.
+ * newline and the model follow. The id of a meter of an amount begins with one of AMOUNT_PREFIXES.
  */
 export const PROJECT_METER = '';
-export const GPU_METER_PREFIX = 'gpu\n';
 
 export function userMeter(userId: string): string {
   return `user:${userId}`;

@@ -1,6 +1,7 @@
 import type { Sql } from '../../platform/object-context.ts';
-import type { MeterTime, MonthLedger } from './limit-meter.ts';
+import type { MeterTime } from './limit-meter.ts';
 import type { Limiter, LimiterStore } from './limiter.ts';
+import type { MonthLedger } from './month-amounts.ts';
 
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);

@@ -8,17 +8,9 @@
 import { limitsConcurrency } from '../../settings/limits-schema.ts';
 import { GrantedRequest } from './granted-request.ts';
 import { type LeaseReport, type LimitLease, LimitLeases } from './limit-leases.ts';
-import {
-  LimitMeter,
-  type LimitShortage,
-  type LimitUse,
-  type MeterTime,
-  type MonthLedger,
-  rateLimitHeaders,
-} from './limit-meter.ts';
+import { LimitMeter, type LimitShortage, type LimitUse, type MeterTime, rateLimitHeaders } from './limit-meter.ts';
 import { lasts, maySoonEnd } from './limit-shortage.ts';
 import {
-  GPU_METER_PREFIX,
   type LimitScope,
   type LimitSet,
   type LimitSubject,
@@ -29,6 +21,7 @@ import {
   PROJECT_METER,
   tightestTokens,
 } from './limit-subjects.ts';
+import { AMOUNT_PREFIXES, type MediaAmount, MONTH_AMOUNT_NAMES, type MonthLedger } from './month-amounts.ts';
 import { estimateTokens, TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
 export interface Reservation extends TokenForecast, LimitSet {
@@ -36,6 +29,8 @@ export interface Reservation extends TokenForecast, LimitSet {
   name: string;
   /** The process that serves it; absent: there is only one. */
   process?: string;
+  /** The amount of a month that its endpoint uses in addition to GPU time. Absent: none. */
+  media?: MediaAmount;
 }
 
 export type LimitVerdict = { granted: true; headers: Record<string, string> } | LimitRefusal;
@@ -78,6 +73,9 @@ export interface AttemptUse extends UsedTokens {
 export interface SettledUse extends AttemptUse, LimitSubject {
   /** GPU time of the attempt in milliseconds. */
   gpuMs: number;
+  /** Milliseconds of audio and number of images. Absent: none. */
+  audioMs?: number | undefined;
+  images?: number | undefined;
   /** The estimated usage that an earlier settlement of this attempt counted; absent: there was none. */
   before?: UsedTokens | undefined;
   /**
@@ -151,7 +149,7 @@ export class Limiter {
     this.#leases.expire(now);
     if (this.#granted.has(asked.name)) return { granted: true, headers: this.#headers(asked, now) };
     const tokens = this.#estimate(asked, now);
-    const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined };
+    const claim = { tokens, maxTokens: asked.counts === 'answer' ? asked.maxTokens : undefined, media: asked.media };
     const parties = limitParties(asked);
     const short = parties.flatMap(({ scope, id, limits, model }) =>
       this.#subject(id, now)
@@ -233,7 +231,7 @@ export class Limiter {
 
   /** Adds the usage of one attempt to the month's sum. */
   settle(settled: SettledUse, now: MeterTime): void {
-    const { name, prompt, completion, before, gpuMs, isReserved, ageMs, month } = settled;
+    const { name, prompt, completion, before, isReserved, ageMs, month } = settled;
     const request = this.#granted.get(name);
     const meters = request?.meters ?? meterIds(settled);
     const tokens = prompt + completion - (before === undefined ? 0 : before.prompt + before.completion);
@@ -245,7 +243,7 @@ export class Limiter {
       if (request === undefined && isReserved && tokens > 0 && ageMs < MINUTE_MS)
         meter.change({ counted: tokens, estimated: 0, unbooked: 0 }, now.ms - ageMs, now);
       meter.book(tokens, month, now);
-      meter.bookGpu(gpuMs, month, now);
+      for (const amount of MONTH_AMOUNT_NAMES) meter.bookAmount(amount, settled[amount] ?? 0, month, now);
     }
     if (request === undefined) {
       if (isReserved) this.#rememberEarly(name);
@@ -364,7 +362,7 @@ export class Limiter {
     const subject = {
       meter: new LimitMeter(
         this.#store.ledger(id),
-        this.#store.ledger(`${GPU_METER_PREFIX}${id}`),
+        (amount) => this.#store.ledger(`${AMOUNT_PREFIXES[amount]}${id}`),
         this.#store.minute(id),
         now.ms,
       ),

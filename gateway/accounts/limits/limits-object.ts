@@ -17,6 +17,9 @@ import type { UsedTokens } from './token-estimator.ts';
 export interface AttemptSettlement extends AttemptUse, LimitSubject {
   /** GPU time of the attempt in milliseconds; absent: unknown. */
   gpuMs?: number | undefined;
+  /** Milliseconds of audio and number of images. Absent: none. */
+  audioMs?: number | undefined;
+  images?: number | undefined;
   /** When the attempt ended; milliseconds since the epoch. */
   at: number;
   /** True if `reserve` counted the request. */
@@ -187,10 +190,10 @@ export class LimitsObject extends GatewayObject {
       last = position;
       const elsewhere = this.#recent.add(source, settlement);
       const { before = elsewhere } = settlement;
-      const gpuMs = elsewhere === undefined ? (settlement.gpuMs ?? 0) : 0;
+      const { gpuMs = 0, audioMs, images } = elsewhere === undefined ? settlement : {};
       const ageMs = Math.max(0, Date.now() - settlement.at);
       const month = ageMs < BACKDATED_MAX_MS ? monthOf(Math.min(settlement.at, Date.now())) : now.month;
-      this.#limiter.settle({ ...settlement, before, gpuMs, ageMs, month }, now);
+      this.#limiter.settle({ ...settlement, before, gpuMs, audioMs, images, ageMs, month }, now);
     }
     sql.exec('INSERT OR REPLACE INTO sources (id, position, at) VALUES (?, ?, ?)', source, last, Date.now());
     sql.exec('DELETE FROM sources WHERE at < ?', Date.now() - SOURCE_RETENTION_MS);

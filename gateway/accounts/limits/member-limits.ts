@@ -10,6 +10,8 @@ const NAMES = [
   'concurrent_requests',
   'tokens_per_month',
   'gpu_seconds_per_month',
+  'audio_seconds_per_month',
+  'images_per_month',
   'reasoning_tokens_per_request',
 ] as const satisfies readonly Name[];
 

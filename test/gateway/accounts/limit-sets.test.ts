@@ -1,7 +1,13 @@
 /** Limits per user, per model and of GPU time, in addition to those of key and project. */
 import { expect, test } from 'vitest';
-import { GPU_METER_PREFIX, type LimitSet } from '../../../gateway/accounts/limits/limit-subjects.ts';
-import { Limiter, type LimiterStore, type SettledUse } from '../../../gateway/accounts/limits/limiter.ts';
+import type { LimitSet } from '../../../gateway/accounts/limits/limit-subjects.ts';
+import {
+  Limiter,
+  type LimiterStore,
+  type Reservation,
+  type SettledUse,
+} from '../../../gateway/accounts/limits/limiter.ts';
+import { AMOUNT_PREFIXES } from '../../../gateway/accounts/limits/month-amounts.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;
@@ -33,7 +39,7 @@ function opened() {
   };
   let names = 0;
   const limiter = new Limiter(store, NOW);
-  const reserve = (asked: Partial<LimitSet>, name = `r${++names}`) =>
+  const reserve = (asked: Partial<LimitSet & Pick<Reservation, 'media'>>, name = `r${++names}`) =>
     limiter.reserve({ ...FORECAST, name, keyId: 'k', key: undefined, project: undefined, ...asked }, NOW);
   return { limiter, store, months, reserve };
 }
@@ -79,9 +85,34 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
     granted: false,
     shortage: { kind: 'gpu-month', limit: 10 },
   });
-  expect(months.get(`${GPU_METER_PREFIX} 2026-11`)).toBe(10_000);
+  expect(months.get(`${AMOUNT_PREFIXES.gpuMs} 2026-11`)).toBe(10_000);
   const next = { ...NOW, month: '2026-12' };
   expect(limiter.reserve({ ...FORECAST, name: 't', keyId: 'c', key: undefined, project }, next).granted).toBe(true);
+});
+
+test('used up audio refuses requests with audio alone, and images those for images; both end with the month', () => {
+  const { reserve, limiter, months } = opened();
+  const project = { audio_seconds_per_month: 60, images_per_month: 5 };
+  expect(reserve({ project, media: 'audioMs' }, 'r').granted).toBe(true);
+  limiter.settle(settled('r', { audioMs: 60_000 }), NOW);
+  limiter.settle(settled('s', { images: 4 }), NOW);
+  expect(reserve({ project, media: 'audioMs' })).toMatchObject({
+    granted: false,
+    shortage: { kind: 'audio-month', limit: 60 },
+    headers: { 'x-ratelimit-remaining-audio-seconds-month': '0', 'x-ratelimit-remaining-images-month': '1' },
+  });
+  expect([reserve({ project }).granted, reserve({ project, media: 'images' }, 't').granted]).toEqual([true, true]);
+  limiter.settle(settled('t', { images: 3 }), NOW);
+  expect(reserve({ project, media: 'images' })).toMatchObject({ shortage: { kind: 'images-month', limit: 5 } });
+  expect(reserve({ project }).granted).toBe(true);
+  expect([months.get('audio\n 2026-11'), months.get('images\n 2026-11')]).toEqual([60_000, 7]);
+  const { project: uses } = limiter.uses({ keyId: 'k', key: undefined, project }, NOW);
+  expect(uses).toEqual([
+    { limit: 'audio_seconds_per_month', allowed: 60, used: 60 },
+    { limit: 'images_per_month', allowed: 5, used: 7 },
+  ]);
+  const asked = { ...FORECAST, name: 'u', keyId: 'k', key: undefined, project, media: 'images' } as const;
+  expect(limiter.reserve(asked, { ...NOW, month: '2026-12' }).granted).toBe(true);
 });
 
 test('a request that is no longer reserved still counts for its user and its model', () => {

@@ -7,6 +7,7 @@ import { LEASE_LIFE_MS, type LeasedRequest, type LimitLease } from '../../../acc
 import { tightestTokens } from '../../../accounts/limits/limit-subjects.ts';
 import type { LimitVerdict, Reservation } from '../../../accounts/limits/limiter.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
+import { MONTH_AMOUNTS } from '../../../accounts/limits/month-amounts.ts';
 import { estimateTokens, TokenEstimator } from '../../../accounts/limits/token-estimator.ts';
 import type { ObjectNamespace, ObjectStub } from '../../../platform/object-context.ts';
 import { limitsConcurrency } from '../../../settings/limits-schema.ts';
@@ -256,10 +257,12 @@ export class LimitShares {
 
 /** True if only the owner can decide: places of concurrent requests, or a response that can never fit. */
 function mustAsk(asked: Reservation): boolean {
-  const { key, project, user, counts, maxTokens = 0 } = asked;
+  const { key, project, user, counts, maxTokens = 0, media } = asked;
   const tightest = tightestTokens(asked);
   const isTooLarge = counts === 'answer' && tightest > 0 && maxTokens > tightest;
-  return isTooLarge || limitsConcurrency([key, project, user]);
+  const isMediaLimited =
+    media !== undefined && [key, project, user].some((set) => set?.[MONTH_AMOUNTS[media].limit] !== undefined);
+  return isTooLarge || isMediaLimited || limitsConcurrency([key, project, user]);
 }
 
 function needsMore({ leases }: Share): boolean {
