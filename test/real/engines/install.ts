@@ -44,22 +44,19 @@ interface PythonPackages {
   packages: readonly string[];
   /** Versions that replace those which the packages require. */
   overrides?: readonly string[];
-  /** Variables for building packages that PyPI has as sources only. Absent: such packages are refused. */
-  build?: Record<string, string>;
 }
 
 /** A virtual environment in `folder`. Returns its folder of programs. */
 export async function pythonEnvironment(
   folder: string,
-  { packages, overrides = [], build }: PythonPackages,
+  { packages, overrides = [] }: PythonPackages,
 ): Promise<string> {
   const bin = join(folder, 'venv/bin');
   await run('python3', ['-m', 'venv', join(folder, 'venv')]);
   await run(join(bin, 'pip'), ['install', '-q', 'uv']);
   const file = join(folder, 'overrides');
   await writeFile(file, overrides.map((line) => `${line}\n`).join(''));
-  const sources = build === undefined ? ['--only-binary', ':all:'] : [];
-  const flags = ['--python', join(bin, 'python'), '--override', file, ...sources];
-  await run(join(bin, 'uv'), ['pip', 'install', '-q', '--no-cache', ...flags, ...packages], build);
+  const flags = ['--python', join(bin, 'python'), '--override', file, '--only-binary', ':all:'];
+  await run(join(bin, 'uv'), ['pip', 'install', '-q', '--no-cache', ...flags, ...packages]);
   return bin;
 }

