@@ -1,8 +1,14 @@
 /** `/v1/realtime`: a client's WebSocket reaches an engine's WebSocket, both ways, with limits and errors. */
+import { readFileSync } from 'node:fs';
+import { type AddressInfo, connect } from 'node:net';
+import { createServer } from 'node:tls';
+import OpenAI from 'openai';
+import { OpenAIRealtimeWS } from 'openai/realtime/ws';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import * as z from 'zod';
-import { endAll, eventually } from '../support/processes.ts';
+import { OPENSSL, selfSigned } from '../support/certificate.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
 import { MODEL, openTestCluster, type TestCluster } from '../support/test-cluster.ts';
 
 let cluster: TestCluster;
@@ -225,4 +231,32 @@ it('a client that reads nothing does not make the gateway keep everything', asyn
   client.socket.resume();
   await until('all messages', () => client.received.filter((one) => Buffer.isBuffer(one)).length === 40);
   client.socket.close();
+});
+
+/** A proxy with TLS before the gateway, as sites have one. Returns its port. */
+async function tlsProxy(): Promise<number> {
+  const { cert, key } = selfSigned(await temporaryDirectory(), 'gateway');
+  const server = createServer({ cert: readFileSync(cert), key: readFileSync(key) }, (client) => {
+    const gateway = connect(Number(new URL(cluster.base).port), '127.0.0.1');
+    client.on('error', () => gateway.destroy());
+    gateway.on('error', () => client.destroy());
+    client.pipe(gateway).pipe(client);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+it.skipIf(!OPENSSL)('OpenAI’s own client opens a session through TLS', async () => {
+  const client = new OpenAI({ apiKey: cluster.key, baseURL: `https://127.0.0.1:${await tlsProxy()}/v1` });
+  const session = new OpenAIRealtimeWS({ model: MODEL, options: { rejectUnauthorized: false } }, client);
+  const types: string[] = [];
+  session.on('event', ({ type }) => types.push(type));
+  session.on('error', ({ message }) => types.push(message));
+  await until('the session', () => types.includes('session.created'));
+  session.send({ type: 'response.create' });
+  await until('a response', () => types.includes('response.done'));
+  session.close();
+  await until('the engine to be let go', () => cluster.engines.every((one) => one.running() === 0));
+  expect(types).toEqual(['session.created', 'response.done']);
 });

@@ -1,7 +1,7 @@
 /** `/openapi.json` and `/docs`. Both are generated from the tables that define the routes, so they always match. */
 import { Hono } from 'hono';
 import { ApiError, ERROR_KINDS } from '../../../shared/openai/api-errors.ts';
-import { ENDPOINTS, STORED_RESPONSE_ENDPOINTS } from '../../../shared/openai/endpoints.ts';
+import { ENDPOINTS, REALTIME, STORED_RESPONSE_ENDPOINTS } from '../../../shared/openai/endpoints.ts';
 import { BATCH_ROUTES } from '../../batch/batch-openapi.ts';
 import type { Env } from '../../env.ts';
 import { FACTORY_ROUTES } from '../../factory/factory-openapi.ts';
@@ -114,7 +114,24 @@ function modelOperations(): Operation[] {
     const summary = `Same API as OpenAI, Anthropic or vLLM. The gateway sends the request to a node that serves the model.`;
     return { method: 'post', path, tag: 'models', summary, needs: 'scope inference', operation };
   });
-  return [...asked, ...storedResponseOperations(), ...readOperations()];
+  return [...asked, realtimeOperation(parameters), ...storedResponseOperations(), ...readOperations()];
+}
+
+/** OpenAPI cannot describe the messages of a WebSocket. */
+function realtimeOperation(headers: readonly object[]): Operation {
+  const description = 'The model of the session. No message may name another one.';
+  const model = { name: 'model', in: 'query', required: true, description, schema: { type: 'string' } };
+  return {
+    method: 'get',
+    path: REALTIME.path,
+    tag: 'models',
+    summary: 'Open a WebSocket to an engine with a realtime API. Messages pass in both directions without changes.',
+    needs: 'scope inference',
+    operation: {
+      parameters: [model, ...headers],
+      responses: { '101': { description: 'The WebSocket is open.' }, default: ERROR },
+    },
+  };
 }
 
 function storedResponseOperations(): Operation[] {
