@@ -1,6 +1,6 @@
 /**
  * A request to a disaggregated pair of engines: the prefill engine computes the prompt, and the decode engine sends the
- * response.
+ * response. prefill-engines.ts chooses the pair.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -9,9 +9,9 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
-import type { PrefillTarget } from '../engine/engine-address.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from './prefill-decode-bodies.ts';
+import type { PairState } from './prefill-engines.ts';
 import { readWhole } from './read-request-body.ts';
 
 /**
@@ -19,8 +19,6 @@ import { readWhole } from './read-request-body.ts';
  * make it long.
  */
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
-/** Maximum size of all bodies of one pair that are held at the same time. */
-const BODIES_MAX_BYTES = 256 * 1024 * 1024;
 /**
  * Maximum length of a prefill engine's answer: one token and the ids of the prompt's blocks. 128 k tokens are 8,192
  * blocks.
@@ -34,46 +32,6 @@ const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1
  * prefill engine.
  */
 export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
-
-/** State that the requests of one pair share. */
-export class PairState {
-  readonly target: PrefillTarget;
-  readonly prefill: EngineConnection;
-  readonly #log: (line: string) => void;
-  #heldBytes = 0;
-  #failing = false;
-
-  constructor(target: PrefillTarget, prefill: EngineConnection, log: (line: string) => void) {
-    this.target = target;
-    this.prefill = prefill;
-    this.#log = log;
-  }
-
-  /**
-   * Reserves `bytes` of BODIES_MAX_BYTES. Returns false if less is left. After true, the caller must call `giveBack`.
-   */
-  hold(bytes: number): boolean {
-    if (this.#heldBytes + bytes > BODIES_MAX_BYTES) return false;
-    this.#heldBytes += bytes;
-    return true;
-  }
-
-  giveBack(bytes: number): void {
-    this.#heldBytes -= bytes;
-  }
-
-  /** Reports a failure of the prefill engine. Only the first failure after a success is logged. */
-  failed(why: string): void {
-    if (!this.#failing)
-      this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine processes the prompts instead`);
-    this.#failing = true;
-  }
-
-  works(): void {
-    if (this.#failing) this.#log(`prefill engine ${this.target.origin} works again`);
-    this.#failing = false;
-  }
-}
 
 interface Options {
   decode: EngineConnection;
@@ -92,19 +50,25 @@ export class DisaggregatedCall implements EngineCall {
   #paused = false;
   /** True if the caller has received its error, or needs nothing more. */
   #finished = false;
+  /** Call when the prefill engine has nothing more to do. */
+  #prefillDone: () => void = () => {};
 
   constructor(options: Options) {
     this.#options = options;
   }
 
   start(content: Buffer | Readable): this {
+    this.#prefillDone = this.#options.pair.begin();
     neverRejects(this.#run(content));
     return this;
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
     const body = await this.#read(content);
-    if (body === undefined || this.#finished) return this.#giveBack();
+    if (body === undefined || this.#finished) {
+      this.#prefillDone();
+      return this.#giveBack();
+    }
     if (this.#options.decode.target.engine === 'sglang') this.#runBoth(body);
     else this.#inTurn(body);
   }
@@ -143,6 +107,7 @@ export class DisaggregatedCall implements EngineCall {
     const answer: Buffer[] = [];
     let [status, bytes] = [0, 0];
     const decode = (why: string | undefined) => {
+      this.#prefillDone();
       if (this.#finished) return;
       const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
       // After a 4xx the decode engine refuses the request as well, with its own message.
@@ -195,8 +160,14 @@ export class DisaggregatedCall implements EngineCall {
         relay.onHead(status, headers, sized);
       },
       onData: (chunk) => relay?.onData(chunk),
-      onEnd: () => relay?.onEnd(),
+      onEnd: () => {
+        this.#prefillDone();
+        if (relay === undefined) pair.works();
+        relay?.onEnd();
+      },
       onError: (code, message) => {
+        this.#prefillDone();
+        pair.failed(message);
         if (!answered || relay !== undefined) this.#fail(code, `prefill engine: ${message}`);
       },
     });
@@ -211,7 +182,7 @@ export class DisaggregatedCall implements EngineCall {
         onHead();
         this.#giveBack();
         // No engine needs the keys and values of the prefill engine any more.
-        if (status >= 400) for (const call of this.#calls) if (call !== this.#decode) call.abort();
+        if (status >= 400) this.#abortPrefill();
         events.onHead(status, headers, sized);
       },
       onError: (code, message) => this.#fail(code, message),
@@ -224,6 +195,11 @@ export class DisaggregatedCall implements EngineCall {
     const call = client.send(open, endpoint, request, request.length, events);
     this.#calls.push(call);
     return call;
+  }
+
+  #abortPrefill(): void {
+    for (const call of this.#calls) if (call !== this.#decode) call.abort();
+    this.#prefillDone();
   }
 
   #tooLong(): void {
@@ -247,6 +223,7 @@ export class DisaggregatedCall implements EngineCall {
     this.#finished = true;
     this.#content?.destroy();
     for (const call of this.#calls) call.abort();
+    this.#prefillDone();
     this.#giveBack();
   }
 

@@ -4,9 +4,10 @@ import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
 import { RESPONSE_TARGET_HEADER, responsePathAt } from '../../shared/openai/stored-response-target.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import { type EngineTarget, loopbackAddress } from '../engine/engine-address.ts';
-import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
+import { DisaggregatedCall, isDisaggregated } from './disaggregated-call.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
 import { engineHeaders } from './engine-headers.ts';
+import { BodyBudget, PairState, PrefillEngines } from './prefill-engines.ts';
 import { RawCall } from './raw-http/raw-call.ts';
 import { RawConnections } from './raw-http/raw-connections.ts';
 import { requestHead } from './raw-http/request-head.ts';
@@ -37,7 +38,7 @@ export class EngineClient implements EngineConnection {
    * again if a pooled connection turned out to be closed.
    */
   readonly #fresh: Pool;
-  readonly #pair: PairState | undefined;
+  readonly #prefills: PrefillEngines | undefined;
   readonly #onReceived: () => void;
   /** Number of connections opened so far. */
   #connections = 0;
@@ -46,9 +47,12 @@ export class EngineClient implements EngineConnection {
   constructor(target: EngineTarget, log: (line: string) => void = () => {}, onReceived: () => void = () => {}) {
     this.target = target;
     this.#onReceived = onReceived;
-    this.#pair =
-      target.prefill &&
-      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }, log, onReceived), log);
+    const budget = new BodyBudget();
+    const pairs = target.prefills?.map((one) => {
+      const prefill = new EngineClient({ ...one, ...engineOf(target) }, log, onReceived);
+      return new PairState({ target: one, prefill, log, budget });
+    });
+    this.#prefills = pairs && new PrefillEngines(pairs);
     const local = loopbackAddress(target.origin);
     this.#raw = local && { host: new URL(target.origin).host, connections: new RawConnections(local, KEEP_ALIVE_MS) };
     // Turn undici's timeouts off. The attempt has its own timeouts for stalls, which are configurable per model.
@@ -69,9 +73,9 @@ export class EngineClient implements EngineConnection {
     length: number | undefined,
     events: EngineEvents,
   ): EngineCall {
-    if (this.#pair === undefined || !isDisaggregated(endpoint))
-      return this.send(open, endpoint, content, length, events);
-    return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(content);
+    const pair = isDisaggregated(endpoint) ? this.#prefills?.choose() : undefined;
+    if (pair === undefined) return this.send(open, endpoint, content, length, events);
+    return new DisaggregatedCall({ decode: this, pair, open, endpoint, events }).start(content);
   }
 
   /** @param length bytes of `content`; undefined: chunked */
@@ -125,7 +129,7 @@ export class EngineClient implements EngineConnection {
 
   async close(): Promise<void> {
     this.#raw?.connections.close();
-    await Promise.all([this.#pool.destroy(), this.#fresh.destroy(), this.#pair?.prefill.close()]);
+    await Promise.all([this.#pool.destroy(), this.#fresh.destroy(), this.#prefills?.close()]);
   }
 }
 

@@ -4,6 +4,7 @@ import { BOOTSTRAP_PORT, type EngineTarget, parseEngineTarget } from '../engine/
 import { MAX_WAITING } from '../engine/saturation.ts';
 import { readSecretFile, requireHeaderWord } from './secret-file.ts';
 import {
+  listSetting,
   type ParseContext,
   plainText,
   type SettingReader,
@@ -36,18 +37,19 @@ export const ENGINE_SETTINGS = {
     help: "file with the engine's API key",
     parse: sourcedText,
   }),
-  prefillUrl: valueSetting({
+  prefillUrls: listSetting({
     flag: 'prefill-url',
     env: 'OTELA_PREFILL_URL',
     value: 'URL',
-    help: 'URL of the prefill engine for this engine; both serve as one replica (vLLM, SGLang)',
-    parse: plainText,
+    help: 'URL of a prefill engine for this engine (vLLM, SGLang); repeat, or separate with commas',
+    commas: true,
+    parse: (texts) => texts,
   }),
   prefillBootstrapPort: valueSetting({
     flag: 'prefill-bootstrap-port',
     env: 'OTELA_PREFILL_BOOTSTRAP_PORT',
     value: 'PORT',
-    help: "--disaggregation-bootstrap-port of SGLang's prefill engine",
+    help: "--disaggregation-bootstrap-port of SGLang's prefill engines",
     default: String(BOOTSTRAP_PORT),
     parse: parsePort,
   }),
@@ -114,7 +116,7 @@ export function engineConfig(reader: SettingReader, command: string[] | undefine
     parseEngineTarget({
       url: given.engineUrl,
       port: given.enginePort,
-      prefillUrl: given.prefillUrl,
+      prefillUrls: given.prefillUrls,
       bootstrapPort: given.prefillBootstrapPort,
       key: key === undefined ? undefined : requireHeaderWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,

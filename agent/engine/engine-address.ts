@@ -13,12 +13,12 @@ export interface EngineTarget {
   /** Kind of engine, which decides some paths. Absent until the engine answers. */
   engine?: string;
   /**
-   * The prefill engine, which computes the prompts of this engine's requests. The two engines are one model replica.
+   * The prefill engines that compute the prompts of this engine's requests: at least one, at most PREFILLS_MAX.
    */
-  prefill?: PrefillTarget;
+  prefills?: readonly PrefillTarget[];
 }
 
-/** The prefill engine of a disaggregated pair. */
+/** A prefill engine, which is a disaggregated pair with each decode engine that uses it. */
 export interface PrefillTarget {
   origin: string;
   pathPrefix: string;
@@ -30,29 +30,38 @@ export interface PrefillTarget {
 /** SGLang's default for `bootstrapPort`. */
 export const BOOTSTRAP_PORT = 8998;
 
+/** Maximum prefill engines of one decode engine. The agent probes each of them. */
+const PREFILLS_MAX = 64;
+
 interface AddressHints {
   url?: string | undefined;
   port?: number | undefined;
   key?: string | undefined;
   command?: readonly string[] | undefined;
-  /** Address of the prefill engine. */
-  prefillUrl?: string | undefined;
+  /** Addresses of the prefill engines. */
+  prefillUrls?: readonly string[] | undefined;
   bootstrapPort?: number | undefined;
 }
 
 /** Undefined if there is no engine. @throws Error with a message for the user */
 export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
-  const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
+  const { prefillUrls = [], bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
   const address = engineAddress(hints);
-  if (prefillUrl === undefined) return address && { ...address, ...key };
+  if (prefillUrls.length === 0) return address && { ...address, ...key };
   if (address === undefined) throw new Error('--prefill-url needs a decode engine: give a command or --engine-url');
-  const prefill = { ...parseEngineUrl('--prefill-url', prefillUrl), ...key, bootstrapPort };
-  if (prefill.origin === address.origin && prefill.pathPrefix === address.pathPrefix)
-    throw new Error(
-      `--prefill-url: ${prefillUrl} is the address of the engine itself; give the address of the prefill engine`,
-    );
-  return { ...address, ...key, prefill };
+  const prefills = prefillUrls.map((url) => {
+    const prefill = { ...parseEngineUrl('--prefill-url', url), ...key, bootstrapPort };
+    if (prefill.origin === address.origin && prefill.pathPrefix === address.pathPrefix)
+      throw new Error(
+        `--prefill-url: ${url} is the address of the engine itself; give the address of the prefill engine`,
+      );
+    return prefill;
+  });
+  if (new Set(prefills.map(({ origin, pathPrefix }) => origin + pathPrefix)).size < prefills.length)
+    throw new Error('--prefill-url: an address is given twice');
+  if (prefills.length > PREFILLS_MAX) throw new Error(`--prefill-url: there may be at most ${PREFILLS_MAX}`);
+  return { ...address, ...key, prefills };
 }
 
 function engineAddress(hints: AddressHints): { origin: string; pathPrefix: string } | undefined {

@@ -29,7 +29,7 @@ export class Engine {
   readonly exited: Promise<EngineExit>;
   readonly #child: EngineProcess | undefined;
   readonly #probe: EngineProbe | undefined;
-  readonly #prefillProbe: EngineProbe | undefined;
+  readonly #prefillProbes: readonly EngineProbe[] = [];
   readonly #watch: EngineWatch | undefined;
   #loggedUnnameable = false;
   readonly #facts: FactReader | undefined;
@@ -44,7 +44,7 @@ export class Engine {
     this.#probe = probe;
     const facts = new FactReader({ target, command, env, log, now: options.now, onChange: () => this.lookSoon() });
     this.#facts = facts;
-    this.#prefillProbe = target.prefill && new EngineProbe(target.prefill);
+    this.#prefillProbes = target.prefills?.map((one) => new EngineProbe(one)) ?? [];
     this.#watch = new EngineWatch({
       look: async () => {
         const result = await this.#probeEngine(probe);
@@ -70,18 +70,21 @@ export class Engine {
     this.#watch.open();
   }
 
-  /** A disaggregated pair serves only while both of its engines answer. */
+  /** A decode engine serves only while one of its prefill engines answers. */
   async #probeEngine(probe: EngineProbe): Promise<EngineProbeResult> {
     const result = await probe.look();
-    if (this.#prefillProbe === undefined || result.kind !== 'models') return result;
-    const prefill = await this.#prefillProbe.look();
+    const [first] = this.#prefillProbes;
+    if (first === undefined || result.kind !== 'models') return result;
+    const prefills = await Promise.all(this.#prefillProbes.map((one) => one.look()));
+    const [prefill] = prefills;
+    if (prefill === undefined || prefills.some(({ kind }) => kind === 'models')) return result;
     switch (prefill.kind) {
       case 'models':
         return result;
       case 'loading':
         return { kind: 'unknown', reason: 'the prefill engine is loading its model' };
       case 'refused':
-        return { kind: 'refused', where: this.#prefillProbe.url };
+        return { kind: 'refused', where: first.url };
       case 'unknown':
         return { kind: 'unknown', reason: `prefill engine: ${prefill.reason}` };
     }
@@ -141,7 +144,7 @@ export class Engine {
   /** Ends the probes. The last health stays known. */
   async unwatch(): Promise<void> {
     await this.#watch?.close();
-    await Promise.all([this.#probe?.close(), this.#prefillProbe?.close(), this.#facts?.close()]);
+    await Promise.all([this.#probe?.close(), ...this.#prefillProbes.map((one) => one.close()), this.#facts?.close()]);
   }
 
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {

@@ -204,7 +204,7 @@ export class ModelControl {
     }
     if (level === undefined)
       throw new DeploymentError('unsupported', `${model} is not an adapter: only sleep unloads it from this engine`);
-    if (target.prefill !== undefined)
+    if (target.prefills !== undefined)
       throw new DeploymentError('unsupported', 'a prefill and a decode engine cannot sleep together');
     if (this.#sleep?.phase === 'asleep') return { answer: { kind: 'model', model, state: 'asleep' } };
     if (this.#sleep !== undefined) throw new DeploymentError('busy', `the engine is ${this.#sleep.phase} now`);

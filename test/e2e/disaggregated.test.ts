@@ -1,5 +1,5 @@
 /**
- * A prefill and a decode engine behind one agent: the gateway sees one replica. The engines are mocks; keys and values
+ * Prefill and decode engines: each decode engine is a node. Its agent chooses a prefill engine for each request. The engines are mocks; keys and values
  * are sent over HTTP.
  */
 import { afterEach, describe, expect, it } from 'vitest';
@@ -111,6 +111,46 @@ it('a client that leaves ends the prefill', async () => {
   client.abort();
   await asked;
   await prefill.when(({ url, abortedAt }) => url.startsWith('/v1/chat') && abortedAt !== undefined, 10_000);
+});
+
+it('two nodes with the same three prefill engines pair them by request, and go on without one', async () => {
+  const gateway = await Gateway.start();
+  const [key, ...tokens] = await Promise.all([
+    gateway.createKey(),
+    gateway.createJoinToken(),
+    gateway.createJoinToken(),
+  ]);
+  const made = (role: 'prefill' | 'decode', count: number) =>
+    Promise.all(Array.from({ length: count }, () => startEngine({ models: [MODEL], form: 'vllm', role })));
+  const [prefills, decodes] = await Promise.all([made('prefill', 3), made('decode', 2)]);
+  for (const engine of [...prefills, ...decodes]) atEnd(() => engine.close());
+  const args = prefills.flatMap(({ url }) => ['--prefill-url', url]);
+  await Promise.all(
+    decodes.map(({ url }, n) => startAgent({ gateways: [gateway.url], token: tokens[n] ?? '', engineUrl: url, args })),
+  );
+  await gateway.serving(2);
+  const ask = async () => {
+    const response = await fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody({ tokens: 2 })),
+    });
+    await response.text();
+    return response.status;
+  };
+  const asked = async () => new Set(await Promise.all(Array.from({ length: 24 }, ask)));
+  const computed = () => prefills.map(({ requests }) => prompts(requests).length);
+  expect(await asked()).toEqual(new Set([200]));
+  expect(computed().reduce((sum, one) => sum + one, 0)).toBe(24);
+  expect(Math.min(...computed())).toBeGreaterThanOrEqual(4);
+  expect(decodes.map((one) => one.received() > 0)).toEqual([true, true]);
+
+  await prefills[0]?.close();
+  const before = computed();
+  expect(await asked()).toEqual(new Set([200]));
+  const more = computed().map((count, n) => count - (before[n] ?? 0));
+  expect(more[0]).toBe(0);
+  expect(Math.min(more[1] ?? 0, more[2] ?? 0)).toBeGreaterThanOrEqual(4);
 });
 
 it('a pair whose prefill engine is gone takes no more requests', async () => {

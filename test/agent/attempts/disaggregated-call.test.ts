@@ -1,8 +1,9 @@
 /** The memory that a pair of engines uses; the test plays the engines. */
 import { expect, it } from 'vitest';
-import { DisaggregatedCall, PairState } from '../../../agent/attempts/disaggregated-call.ts';
+import { DisaggregatedCall } from '../../../agent/attempts/disaggregated-call.ts';
 import type { EngineEvents } from '../../../agent/attempts/engine-call.ts';
 import type { EngineClient } from '../../../agent/attempts/engine-client.ts';
+import { PairState } from '../../../agent/attempts/prefill-engines.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 import { openingFrame } from '../../support/tunnel/hand-gateway.ts';
 
@@ -27,7 +28,7 @@ it('requests that the prefill engine refuses leave nothing behind: the pair take
     onEnd();
   });
   const target = { origin: 'http://127.0.0.1:2', pathPrefix: '', bootstrapPort: 1 };
-  const pair = new PairState(target, prefill, () => {});
+  const pair = new PairState({ target, prefill, log: () => {} });
   const endpoint = endpointById(1);
   if (endpoint === undefined) throw new Error('no endpoint');
   // After the abort it reports nothing more.
@@ -70,7 +71,7 @@ it.each<[string, (events: EngineEvents) => void, string[]]>([
       () => abortions++,
     );
     const target = { origin: 'http://127.0.0.1:2', pathPrefix: '', bootstrapPort: 1 };
-    const pair = new PairState(target, prefill, () => {});
+    const pair = new PairState({ target, prefill, log: () => {} });
     const endpoint = endpointById(1);
     if (endpoint === undefined) throw new Error('no endpoint');
     const got: string[] = [];

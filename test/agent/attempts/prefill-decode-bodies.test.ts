@@ -58,17 +58,20 @@ describe('the address of a prefill engine', () => {
   const decode = { url: 'http://127.0.0.1:8200' };
 
   it('is read as that of an engine is, and shares its key', () => {
-    expect(parseEngineTarget({ ...decode, key: 'k', prefillUrl: 'http://10.0.0.1:8100/v1' })?.prefill).toEqual({
-      origin: 'http://10.0.0.1:8100',
-      pathPrefix: '',
-      key: 'k',
-      bootstrapPort: 8998,
-    });
+    expect(parseEngineTarget({ ...decode, key: 'k', prefillUrls: ['http://10.0.0.1:8100/v1'] })?.prefills).toEqual([
+      { origin: 'http://10.0.0.1:8100', pathPrefix: '', key: 'k', bootstrapPort: 8998 },
+    ]);
   });
 
   it('is refused if it is the decode engine, or if there is none', () => {
-    expect(() => parseEngineTarget({ ...decode, prefillUrl: 'http://127.0.0.1:8200/v1' })).toThrow('the engine itself');
-    expect(() => parseEngineTarget({ prefillUrl: 'http://127.0.0.1:8100' })).toThrow('needs a decode engine');
-    expect(() => parseEngineTarget({ ...decode, prefillUrl: 'ftp://x' })).toThrow('--prefill-url');
+    expect(() => parseEngineTarget({ ...decode, prefillUrls: ['http://127.0.0.1:8200/v1'] })).toThrow(
+      'the engine itself',
+    );
+    expect(() => parseEngineTarget({ prefillUrls: ['http://127.0.0.1:8100'] })).toThrow('needs a decode engine');
+    expect(() => parseEngineTarget({ ...decode, prefillUrls: ['ftp://x'] })).toThrow('--prefill-url');
+    const twice = ['http://10.0.0.1:8100', 'http://10.0.0.1:8100/v1'];
+    expect(() => parseEngineTarget({ ...decode, prefillUrls: twice })).toThrow('twice');
+    const many = Array.from({ length: 65 }, (_, n) => `http://10.0.0.1:${9_000 + n}`);
+    expect(() => parseEngineTarget({ ...decode, prefillUrls: many })).toThrow('at most 64');
   });
 });
