@@ -43,7 +43,7 @@ export const INGRESS_ACCESS = {
     env: 'OTELA_POLICY',
     value: 'NAME|FILE.ts',
     help: 'routing policy of the ingress: random, round-robin, weighted, least-load, prefix-affinity, score, or a TypeScript file',
-    otherwise: 'least-load; prefix-affinity if a request names a conversation',
+    otherwise: 'least-load; prefix-affinity for conversations and long prompts',
     parse: policyNamed,
   }),
   serveTo: listSetting({

@@ -49,10 +49,11 @@ function policyWithin(
     const policy = made(name);
     return () => policy;
   }
-  // A request that names a conversation goes to the node that has cached the conversation. All other requests go to the
-  // node with the least load.
+  // A request that names a conversation or has a long prompt goes to the node that has cached its prefix. All other
+  // requests go to the node with the least load.
   const affinity = prefixAffinity();
-  return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
+  return ({ session, longerPrefixes }) =>
+    session === undefined && longerPrefixes === undefined ? leastLoadPolicy : affinity;
 }
 
 function made(name: BuiltInPolicy): Policy {

@@ -87,8 +87,11 @@ export class PolicySelector {
     return chosen ?? unnamed;
   }
 
-  /** A request of a conversation goes to the node that has its prefix in its cache, others to the least loaded node. */
-  #unplanned({ session }: RoutedRequest): Policy {
-    return session === undefined ? leastLoadPolicy : this.#affinity;
+  /**
+   * A request of a conversation, or with a long prompt, goes to the node that has its prefix in its cache. Others go to
+   * the least loaded node.
+   */
+  #unplanned({ session, longerPrefixes }: RoutedRequest): Policy {
+    return session === undefined && longerPrefixes === undefined ? leastLoadPolicy : this.#affinity;
   }
 }

@@ -20,6 +20,8 @@ export interface RoutedRequest {
   session?: string | undefined;
   /** Hash of the prompt's beginning, for requests that name no conversation. */
   prefixHash?: number | undefined;
+  /** Hashes of longer beginnings of the prompt, shortest first, by which a later turn of a conversation is recognized. */
+  longerPrefixes?: readonly number[] | undefined;
 }
 
 /**

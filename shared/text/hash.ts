@@ -14,9 +14,20 @@ export function fnv1a(text: string, start = FNV_OFFSET): number {
 
 /** Like `fnv1a`, over the first `length` bytes. */
 export function fnv1aOfBytes(bytes: Uint8Array, length: number): number {
+  return fnv1aOfBeginnings(bytes, [length])[0] ?? FNV_OFFSET;
+}
+
+/** Hashes of several beginnings, in one pass. @param lengths ascending; those above the number of bytes are left out */
+export function fnv1aOfBeginnings(bytes: Uint8Array, lengths: readonly number[]): number[] {
+  const hashes: number[] = [];
   let hash = FNV_OFFSET;
-  for (let at = 0; at < length; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), FNV_PRIME);
-  return hash >>> 0;
+  let at = 0;
+  for (const length of lengths) {
+    if (length > bytes.length) break;
+    for (; at < length; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), FNV_PRIME);
+    hashes.push(hash >>> 0);
+  }
+  return hashes;
 }
 
 /**

@@ -17,6 +17,9 @@ const SLACK = 4;
 /** Maximum number of conversations that this isolate or agent remembers, 200 bytes each. */
 const REMEMBERED_MAX = 10_000;
 
+/** Maximum beginnings of prompts that this isolate or agent remembers, 100 bytes each. A prompt has a few. */
+const PREFIXES_MAX = 40_000;
+
 /**
  * Number of nodes among which the node of a conversation is chosen. If there are more nodes, the conversation's hash
  * chooses this many consecutive ones in the order of their hashes, so that the choice costs the same with 10,000 nodes.
@@ -26,11 +29,14 @@ const WINDOW = 64;
 /** Choices per node after which the mean is counted again. Meanwhile it changes by at most this number of requests. */
 const CHOICES_PER_COUNT = 1 / 16;
 
-interface Conversation {
-  /** Session of the conversation's node. */
+interface Home {
+  /** Session of the node of a conversation or prompt. */
   home: string;
   /** Index of that session in the list of candidates in which it was last found. */
   at: number;
+}
+
+interface Conversation extends Home {
   /**
    * Number of the conversation's open requests. A conversation with several open requests is treated as several
    * clients.
@@ -41,10 +47,12 @@ interface Conversation {
 /**
  * A conversation goes to the node that has its KV cache, and prompts with the same beginning go to the same few nodes,
  * unless those have more work than others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate
- * ranks the nodes equally, without communication. A conversation that had to move stays at its new node.
+ * ranks the nodes equally, without communication. A conversation that had to move stays at its new node. A request
+ * without a conversation goes to the node that last had the longest beginning of its prompt.
  */
 export function prefixAffinity(): Policy {
   const conversations = new Map<string, Conversation>();
+  const prefixes = new KnownPrefixes();
   const rings = new WeakMap<readonly Candidate[], Ring>();
   const ringOf = (candidates: readonly Candidate[]) => {
     let known = rings.get(candidates);
@@ -61,14 +69,16 @@ export function prefixAffinity(): Policy {
       const key = keyOf(request);
       if (key === undefined || candidates.length < 2) return betterOfTwo(candidates, random);
       const known = conversations.get(nameOf(request));
-      const alone = request.session !== undefined && (known?.running ?? 0) === 0;
+      const recognized = known === undefined ? prefixes.home(candidates, request) : undefined;
+      const alone = recognized !== undefined || (request.session !== undefined && (known?.running ?? 0) === 0);
       const ring = ringOf(candidates);
       const most = ring.most(alone ? SLACK : 0);
-      const home = known && candidates[place(candidates, known)];
+      const home = recognized ?? (known && candidates[place(candidates, known)]);
       if (home !== undefined && openRequests(home) <= most) return home;
       return ring.best(key, most) ?? ring.leastLoaded();
     },
     onRequestStart({ session: home }, request) {
+      prefixes.remember(home, request);
       if (request.session === undefined) return;
       const name = nameOf(request);
       const before = conversations.get(name);
@@ -82,6 +92,32 @@ export function prefixAffinity(): Policy {
       if (known !== undefined && known.running > 0) known.running--;
     },
   };
+}
+
+/** The nodes that had prompts last, by the hash of a beginning. */
+class KnownPrefixes {
+  readonly #homes = new Map<number, Home>();
+
+  home(candidates: readonly Candidate[], { longerPrefixes = [] }: RoutedRequest): Candidate | undefined {
+    for (let n = longerPrefixes.length - 1; n >= 0; n--) {
+      const known = this.#homes.get(longerPrefixes[n] ?? 0);
+      const found = known && candidates[place(candidates, known)];
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  remember(session: string, { longerPrefixes = [] }: RoutedRequest): void {
+    for (const hash of longerPrefixes) {
+      const at = this.#homes.get(hash)?.at ?? 0;
+      this.#homes.delete(hash);
+      this.#homes.set(hash, { home: session, at });
+    }
+    for (const [oldest] of this.#homes) {
+      if (this.#homes.size <= PREFIXES_MAX) return;
+      this.#homes.delete(oldest);
+    }
+  }
 }
 
 /** A list of candidates in the order of their hashes. */
@@ -157,11 +193,11 @@ class Ring {
 }
 
 /** Nodes keep their index unless nodes join or leave. */
-function place(candidates: readonly Candidate[], conversation: Conversation): number {
-  const { home, at } = conversation;
+function place(candidates: readonly Candidate[], known: Home): number {
+  const { home, at } = known;
   if (candidates[at]?.session === home) return at;
-  conversation.at = candidates.findIndex(({ session }) => session === home);
-  return conversation.at;
+  known.at = candidates.findIndex(({ session }) => session === home);
+  return known.at;
 }
 
 function nameOf({ model, session = '' }: RoutedRequest): string {
