@@ -131,5 +131,6 @@ export function settlementOf(
     at,
     prompt: rows.reduce((sum, { prompt }) => sum + prompt, 0),
     completion: rows.reduce((sum, { completion }) => sum + completion, 0),
+    audioMs: rows.reduce((sum, { audioMs = 0 }) => sum + audioMs, 0),
   };
 }

@@ -1,13 +1,18 @@
 import type { ChunkRange } from '../../shared/batch/batch-input-check.ts';
 import type { LeaseRef } from '../../shared/batch/lease-ledger.ts';
 import type { LineResult } from '../../shared/batch/line-results.ts';
-import { findEndpoint } from '../../shared/openai/endpoints.ts';
+import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { mediaOf } from '../../shared/openai/media-usage.ts';
+import { isObject } from '../../shared/openai/token-usage.ts';
 import { mixBits } from '../../shared/text/hash.ts';
+import { tryParseJson } from '../../shared/text/parse-json.ts';
 import type { UsageRow } from '../usage/usage-row.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
 /** Maximum tokens that a chat template may add to a prompt. */
 const TEMPLATE_TOKENS = 1_024;
+/** Milliseconds of audio that a byte of a line can hold: 1 kB of audio per 6 s, in base64. */
+const AUDIO_MS_PER_BYTE = 8;
 
 /**
  * Returns the tokens that a response claims to have used. Rerank states only the total, which is its input.
@@ -40,6 +45,19 @@ export function lineUsage({ body, error }: Pick<LineResult, 'body' | 'error'>, i
   }
 }
 
+/** Returns the seconds of audio that the engine of a line reports, at most as much as the line can hold. */
+function lineAudio(
+  endpoint: Endpoint | undefined,
+  { body, status_code: status }: LineResult,
+  inputBytes: number,
+): Pick<UsageRow, 'audioMs'> {
+  if (endpoint?.media !== 'uploaded_audio') return {};
+  const answer = tryParseJson(body);
+  const { usage, duration } = isObject(answer) ? answer : {};
+  const { audioMs } = mediaOf(endpoint, { status }, { usage, duration });
+  return audioMs === undefined ? {} : { audioMs: Math.min(audioMs, inputBytes * AUDIO_MS_PER_BYTE) };
+}
+
 /**
  * Returns an upper bound of the length of a chunk's line. The chunk's total length would be no useful bound, because
  * each line could then be charged for all of it.
@@ -70,8 +88,10 @@ interface BilledLine {
  */
 export function batchUsageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
   const { input, cached, output, reasoning } = lineUsage(result, inputBytes);
-  const endpoint = findEndpoint('POST', spec.endpoint);
+  const found = findEndpoint('POST', spec.endpoint);
+  const endpoint = found === undefined || 'methodNotAllowed' in found ? undefined : found;
   return {
+    ...lineAudio(endpoint, result, inputBytes),
     session: ref.node,
     stream: lineStreamNumber(spec.id, ref.chunk, result.line),
     at,
@@ -82,7 +102,7 @@ export function batchUsageRow({ spec, result, ref, provider, at, model, inputByt
     user: spec.account.userId ?? '',
     project: spec.account.projectId ?? '',
     model,
-    endpoint: endpoint === undefined || 'methodNotAllowed' in endpoint ? 0 : endpoint.id,
+    endpoint: endpoint?.id ?? 0,
     streamed: false,
     status: result.status_code,
     prompt: input,

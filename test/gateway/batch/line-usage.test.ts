@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { lineBytes, lineStreamNumber, lineUsage } from '../../../gateway/batch/line-usage.ts';
+import { batchUsageRow, lineBytes, lineStreamNumber, lineUsage } from '../../../gateway/batch/line-usage.ts';
 import { InputCheck } from '../../../shared/batch/batch-input-check.ts';
 
 const of = (usage: unknown, padding = 0) =>
@@ -56,4 +56,20 @@ test('two batches never share the numbers of their lines, and a line keeps its o
   expect(new Set(numbers).size).toBe(numbers.length);
   expect(numbers.every((number) => Number.isSafeInteger(number) && number >= 2 ** 52)).toBe(true);
   expect(lineStreamNumber('batch_a', 3, 7)).toBe(lineStreamNumber('batch_a', 3, 7));
+});
+
+test('a line with audio counts the seconds that its engine reports, and no more than its bytes can hold', () => {
+  const audioMs = (endpoint: string, body: object, status = 200) => {
+    const spec = { id: 'b', endpoint, account: { keyId: 'k', traced: false } } as never;
+    const result = { line: 0, status_code: status, request_id: 'r', body: JSON.stringify(body) };
+    const of = { spec, result, ref: { node: 'n', chunk: 0 }, provider: 'lab', at: 0, model: 'm', inputBytes: 1_000 };
+    return batchUsageRow(of).audioMs;
+  };
+  const path = '/v1/audio/transcriptions';
+  expect(audioMs(path, { text: 'a', usage: { type: 'duration', seconds: 3 } })).toBe(3_000);
+  expect(audioMs('/v1/audio/translations', { text: 'a', duration: 1.5 })).toBe(1_500);
+  expect(audioMs(path, { duration: 1e9 })).toBe(8_000);
+  expect(audioMs(path, { text: 'a' })).toBeUndefined();
+  expect(audioMs(path, { duration: 3 }, 400)).toBeUndefined();
+  expect(audioMs('/v1/chat/completions', { duration: 3 })).toBeUndefined();
 });
