@@ -32,7 +32,8 @@ export function debianProgram({ name, packages, program, folders = [] }: DebianP
 
 /** Lets apt resolve and verify the packages as for an empty machine. */
 async function unpack(folder: string, packages: readonly string[]): Promise<void> {
-  for (const part of ['lists/partial', 'cache/archives/partial', 'root']) await mkdir(join(folder, part), { recursive: true });
+  for (const part of ['lists/partial', 'cache/archives/partial', 'root'])
+    await mkdir(join(folder, part), { recursive: true });
   await writeFile(join(folder, 'status'), '');
   await writeFile(join(folder, 'sources.list'), `deb [signed-by=${KEYRING}] http://deb.debian.org/debian sid main\n`);
   const settings = {

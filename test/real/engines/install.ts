@@ -47,10 +47,7 @@ interface PythonPackages {
 }
 
 /** A virtual environment in `folder`. Returns its folder of programs. */
-export async function pythonEnvironment(
-  folder: string,
-  { packages, overrides = [] }: PythonPackages,
-): Promise<string> {
+export async function pythonEnvironment(folder: string, { packages, overrides = [] }: PythonPackages): Promise<string> {
   const bin = join(folder, 'venv/bin');
   await run('python3', ['-m', 'venv', join(folder, 'venv')]);
   await run(join(bin, 'pip'), ['install', '-q', 'uv']);
