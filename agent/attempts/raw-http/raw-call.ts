@@ -15,7 +15,7 @@ interface RawCallOptions {
   staleMs: number;
 }
 
-/** One request to the engine. It is repeated once if its connection turns out to be closed. */
+/** One request to the engine. It is repeated once if the engine closed its connection without reading it. */
 export class RawCall implements EngineCall, RawRequest {
   readonly head: string;
   readonly body: Buffer;

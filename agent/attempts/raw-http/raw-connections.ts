@@ -9,6 +9,7 @@ const CONNECT_MS = 10_000;
 const JOINED_MAX_BYTES = 16 * 1024;
 
 const CLOSED = 'the engine’s address has changed, or the agent stops';
+const CLOSED_BY_ENGINE = 'the engine closed the connection';
 
 /** A request, and the receiver of its response. Exactly one of `onEnd` and `onError` is called, unless it is aborted. */
 export interface RawRequest {
@@ -25,7 +26,7 @@ export interface RawFailure {
   /** False if no connection was made. */
   connected: boolean;
   /**
-   * True if the connection had carried another request before, and the engine closed it before a byte of the response.
+   * True if the connection had carried another request before, and the engine closed it without having read this one.
    */
   stale: boolean;
 }
@@ -83,7 +84,7 @@ export class RawConnections {
   }
 
   #open(): RawConnection {
-    const made: RawConnection = new RawConnection(connect(this.#address), this.#keepMs, {
+    const made: RawConnection = new RawConnection(connect({ ...this.#address, allowHalfOpen: true }), this.#keepMs, {
       idle: () => {
         this.#expire();
         this.#idle.push(made);
@@ -143,10 +144,27 @@ class RawConnection implements ResponseSink {
     socket.on('data', (bytes: Buffer) => this.#read(() => this.#reader.push(bytes)));
     socket.on('end', () => {
       this.#read(() => this.#reader.close());
-      this.close('the engine closed the connection', true);
+      if (this.#isUnanswered) this.#closeUnanswered();
+      else this.close(CLOSED_BY_ENGINE);
     });
+    // The system resets a connection if the engine closed it with bytes of the request unread.
     socket.on('error', (error) => this.close(error.message, true));
-    socket.on('close', () => this.close('the engine closed the connection', true));
+    socket.on('close', () => this.close(CLOSED_BY_ENGINE));
+  }
+
+  /** True if another response came on this connection before, and nothing of the response to this request. */
+  get #isUnanswered(): boolean {
+    return this.#request !== undefined && this.#requests > 1 && !this.#reader.answered;
+  }
+
+  /**
+   * The engine closed the connection, either before the request arrived, or after it read the request. In the first case
+   * the system has reset the connection when the request arrived, so that a further write fails. In the second the engine
+   * may have begun to work, so the request must not be repeated. Servers ignore an empty line (RFC 9112 §2.2).
+   */
+  #closeUnanswered(): void {
+    if (this.#socket.writableLength > 0) return this.close(CLOSED_BY_ENGINE, true); // not all of it was sent
+    this.#socket.write('\r\n', (error) => this.close(CLOSED_BY_ENGINE, error instanceof Error));
   }
 
   usableAt(now: number): boolean {
@@ -226,18 +244,15 @@ class RawConnection implements ResponseSink {
     ended.request.onEnd();
   }
 
-  /** Idempotent. `message`: why a current request fails. `byEngine`: true if the engine closed the connection. */
-  close(message = '', byEngine = false): void {
+  /** Idempotent. `message`: why a current request fails. `isUnread`: true if the engine has not read all of it. */
+  close(message = '', isUnread = false): void {
     if (this.#closed) return;
     this.#closed = true;
     const request = this.#request;
+    const stale = isUnread && this.#isUnanswered;
     this.#request = undefined;
     this.#socket.destroy();
     this.#events.closed();
-    request?.onError({
-      message,
-      connected: this.#connected,
-      stale: byEngine && this.#requests > 1 && !this.#reader.answered,
-    });
+    request?.onError({ message, connected: this.#connected, stale });
   }
 }

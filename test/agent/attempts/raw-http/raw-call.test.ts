@@ -21,27 +21,28 @@ interface Engine {
   connections: number;
   /** What arrived, by connection. */
   heard: string[];
-  /** Sends each answer's pieces, one per turn, when a request has arrived; `undefined` ends the connection. */
+  /** Sends each answer's pieces, one per turn, when a request has arrived; `undefined` closes the connection. */
   answers: (string | undefined)[][];
+  sockets: Socket[];
 }
 
 async function startEngine(...answers: Engine['answers']): Promise<Engine> {
-  const engine: Engine = { port: 0, connections: 0, heard: [], answers };
+  const engine: Engine = { port: 0, connections: 0, heard: [], answers, sockets: [] };
   const server: Server = createServer((socket) => {
     const number = engine.connections++;
     engine.heard[number] = '';
+    engine.sockets[number] = socket;
     endings.push(() => socket.destroy());
     socket.on('error', () => {});
     socket.on('data', (bytes: Buffer) => {
       const heard = (engine.heard[number] ?? '') + bytes.toString('latin1');
       engine.heard[number] = heard;
-      // A request on a connection that this end has closed is repeated on another one.
-      if (!heard.endsWith('}') || socket.writableEnded) return;
+      if (!heard.endsWith('}')) return;
       const pieces = engine.answers.shift() ?? [undefined];
       const next = () => {
         if (pieces.length === 0) return;
         const piece = pieces.shift();
-        if (piece === undefined) return void socket.end();
+        if (piece === undefined) return void socket.destroySoon();
         socket.write(piece, 'latin1', () => setImmediate(next));
       };
       next();
@@ -65,6 +66,7 @@ interface Outcome {
 
 const endpoint = findEndpoint('POST', '/v1/chat/completions');
 const BODY = '{"model":"m"}';
+const LONG_BODY = `{"model":"${'m'.repeat(1_000_000)}"}`;
 
 function clientOf(engine: Engine, host = '127.0.0.1'): EngineClient {
   const client = new EngineClient({ origin: `http://${host}:${engine.port}`, pathPrefix: '' });
@@ -151,6 +153,32 @@ describe('a request to an engine on this machine', () => {
     expect(await ask(client)).toMatchObject({ status: 200, ending: 'engine_closed' });
     expect(await ask(client)).toMatchObject({ ending: 'end' });
     expect(engine.connections).toBe(2);
+  });
+
+  it('is not repeated if the engine read it and closed the connection without an answer', async () => {
+    const engine = await startEngine([OK], [undefined], [OK]);
+    const client = clientOf(engine);
+    expect(await ask(client)).toMatchObject({ ending: 'end' });
+    expect(await ask(client)).toMatchObject({ status: 0, ending: 'engine_closed' });
+    expect(engine.connections).toBe(1);
+  });
+
+  it.each([
+    ['before it arrived', BODY, (socket: Socket) => socket.destroy(), () => {}],
+    // Longer than what a paused socket of Node reads ahead.
+    ['before it read all of it', LONG_BODY, (socket: Socket) => socket.pause(), (socket: Socket) => socket.destroy()],
+  ])('is repeated on a new connection if the engine closed the first one %s', async (_, body, before, after) => {
+    const engine = await startEngine([OK], [OK]);
+    const client = clientOf(engine);
+    expect(await ask(client)).toMatchObject({ ending: 'end' });
+    const [socket] = engine.sockets;
+    if (socket === undefined) throw new Error('there is no connection');
+    before(socket);
+    const outcome = ask(client, body);
+    await new Promise((resolve) => setTimeout(resolve, 20)); // the request has arrived
+    after(socket);
+    expect(await outcome).toMatchObject({ body: '{}', ending: 'end' });
+    expect([engine.connections, engine.heard[0]?.split('POST').length]).toEqual([2, 2]);
   });
 
   it('fails at once if no program listens, or if the client is closed', async () => {
