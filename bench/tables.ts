@@ -64,6 +64,12 @@ function wakeUps(): string {
   return `${conditionsOf(machine)}\n\n${wakeUpTable(rows)}`;
 }
 
+function workers(): string {
+  if (!existsSync(join(ROOT, 'bench/results/workers.json'))) return 'Not taken yet: `npm run bench:workers`.';
+  const { machine, rows } = read<Latest>('workers.json');
+  return `${conditionsOf(machine)}\n\n${table(rows)}`;
+}
+
 function besideOriginal({ beside = [] }: Peers): string {
   return beside.length === 0 ? '' : `\n\n${requiredTable(beside)}`;
 }
@@ -71,6 +77,7 @@ function besideOriginal({ beside = [] }: Peers): string {
 const TABLES: Record<string, string> = {
   required: required(),
   wakeUps: wakeUps(),
+  workers: workers(),
   latest: `${conditionsOf(latest.machine, latest.rows)}\n\n${table(latest.rows)}`,
   peers: `${conditionsOf(peers.machine)}\n\n${peersTable(peers.results)}${besideOriginal(peers)}`,
 };

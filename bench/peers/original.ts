@@ -38,12 +38,22 @@ function program(): string {
   return path;
 }
 
-async function start(label: string, flags: (ports: { tcp: number; udp: number }) => string[]) {
+async function start(
+  label: string,
+  flags: (ports: { tcp: number; udp: number }) => string[],
+  more: Record<string, string> = {},
+) {
   const home = await temporaryDirectory(`otela-peer-${label}`);
   await mkdir(join(home, 'config'));
   const [port, tcp, udp] = [await freePort(), await freePort(), await freePort()];
   // A build from source is unsigned, and a head removes unsigned workers.
-  const env = { HOME: home, OF_PORT: String(port), OF_SECURITY_REQUIRE_SIGNED_BINARY: 'false', OF_LOGLEVEL: 'warn' };
+  const env = {
+    HOME: home,
+    OF_PORT: String(port),
+    OF_SECURITY_REQUIRE_SIGNED_BINARY: 'false',
+    OF_LOGLEVEL: 'warn',
+    ...more,
+  };
   const places = ['--config-dir', join(home, 'config'), '--tcpport', String(tcp), '--udpport', String(udp)];
   const process = new Managed([program(), 'start', ...places, ...flags({ tcp, udp })], { label, env, cwd: home });
   return { process, url: `http://127.0.0.1:${port}` };
@@ -55,16 +65,13 @@ async function told(url: string, process: Managed): Promise<unknown> {
   return response.json();
 }
 
-/** Head and worker before the engine at `engine`; `endAll` ends both. @throws Error that says how to get the program */
-export async function startOriginal(engine: string): Promise<Original> {
-  const head = await start('original-head', () => [
-    '--mode',
-    'standalone',
-    '--role',
-    'head',
-    '--public-addr',
-    '127.0.0.1',
-  ]);
+/**
+ * Head and worker before the engine at `engine`; `endAll` ends both. `env`: of the head. @throws Error that says how to
+ * get the program
+ */
+export async function startOriginal(engine: string, env: Record<string, string> = {}): Promise<Original> {
+  const flags = ['--mode', 'standalone', '--role', 'head', '--public-addr', '127.0.0.1'];
+  const head = await start('original-head', () => flags, env);
   const bootstrap = await eventually('the head of the original', LISTED_MS, async () => {
     const { bootstraps } = bootstrapsSchema.parse(await told(`${head.url}/v1/dnt/bootstraps`, head.process));
     return bootstraps[0];
