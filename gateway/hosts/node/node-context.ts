@@ -133,10 +133,13 @@ export class NodeContext implements ObjectContext {
    */
   end(cause?: unknown): void {
     this.#finished = true;
-    if (cause === undefined) this.gate.commit();
-    else this.gate.abandon(cause);
-    this.clock.stop();
-    this.sockets.abort();
-    this.#database.close();
+    try {
+      if (cause === undefined) this.gate.commit();
+      else this.gate.abandon(cause);
+      this.clock.stop();
+      this.sockets.abort();
+    } finally {
+      this.#database.end();
+    }
   }
 }

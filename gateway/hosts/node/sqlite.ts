@@ -62,6 +62,7 @@ export class Database {
   #usedAt = 0;
   /** True if the file was opened while the storage could not be written. Then no other process can read it. */
   #isExclusive = false;
+  #hasEnded = false;
   #statements = new Map<string, Prepared>();
 
   /** False if `define` must not be called, because each statement must run when it is given. */
@@ -205,6 +206,15 @@ export class Database {
     this.#isFile = false;
   }
 
+  /**
+   * Closes the file after the end of its object. If unfinished work of the object uses the file afterwards, it takes no
+   * exclusive lock: no later use would release it, and the next instance of the object would wait for it forever.
+   */
+  end(): void {
+    this.#hasEnded = true;
+    this.close();
+  }
+
   /** Closes and deletes the file. */
   remove(): void {
     this.close();
@@ -272,7 +282,7 @@ export class Database {
     }
     const failing = storageHealth.failure !== undefined;
     const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: failing ? 0 : BUSY_TIMEOUT_MS });
-    this.#isExclusive = isFile && failing;
+    this.#isExclusive = isFile && failing && !this.#hasEnded;
     try {
       // The file is opened with write permission, so that SQLite removes its log on closing. Otherwise each hour that a
       // report reads would leave a log.

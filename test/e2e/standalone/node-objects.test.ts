@@ -10,10 +10,14 @@ import { Database } from '../../../gateway/hosts/node/sqlite.ts';
 import { GatewayObject } from '../../../gateway/platform/gateway-object.ts';
 import type { ObjectContext } from '../../../gateway/platform/object-context.ts';
 import { execEach } from '../../../gateway/platform/storage/exec-each.ts';
+import { storageHealth } from '../../../gateway/platform/storage/storage-health.ts';
 import { d1Contract } from '../../gateway/accounts/d1-contract.ts';
 import { D1_EXPECTED } from '../../gateway/accounts/d1-expected.ts';
 import { eventually, temporaryDirectory } from '../../support/processes.ts';
 import { ROOT } from '../../support/where.ts';
+
+let resumed = Promise.withResolvers<void>();
+let read = Promise.withResolvers<void>();
 
 class Faulty extends GatewayObject {
   readonly #instance = crypto.randomUUID();
@@ -38,6 +42,16 @@ class Faulty extends GatewayObject {
       this.write(99);
       throw new Error('thrown in a timer');
     });
+  }
+
+  /** Reads after `resumed`, even if the object has ended. */
+  async readLater(): Promise<number> {
+    await resumed.promise;
+    try {
+      return this.rows();
+    } finally {
+      read.resolve();
+    }
   }
 
   never(): Promise<void> {
@@ -129,6 +143,25 @@ test('what throws in a timer resets its object alone: its turn is undone, its ca
   expect(await one.rows()).toBe(1);
   expect(await one.instance()).not.toBe(before[0]);
   expect(await other.instance()).toBe(before[1]);
+});
+
+test('work of an object that has ended on a full disk does not lock its file', async () => {
+  [resumed, read] = [Promise.withResolvers(), Promise.withResolvers()];
+  const { objects } = await opened();
+  const one = objects.getByName('one');
+  await one.write(1);
+  const waiting = expect(one.readLater()).rejects.toThrow('FAULTY/one was reset');
+  storageHealth.setFailure('the disk is full', Date.now());
+  try {
+    await one.failLater();
+    await waiting;
+    resumed.resolve();
+    await read.promise;
+  } finally {
+    storageHealth.setFailure(null, Date.now());
+  }
+  expect(await one.write(2)).toBe(2);
+  expect(await one.rows()).toBe(2);
 });
 
 test('an object that is not used closes its file, and opens it again', async () => {
