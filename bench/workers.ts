@@ -14,7 +14,7 @@ import { GatewayProcesses } from '../test/support/gateway-processes.ts';
 import { atEnd, type Managed } from '../test/support/processes.ts';
 import { SlowGroup } from '../test/support/slow-group.ts';
 import { ROOT } from '../test/support/where.ts';
-import { request, startEngine } from './bench-cluster.ts';
+import { request, startEngine, warm } from './bench-cluster.ts';
 import { Client, type Target } from './client.ts';
 import { MODEL } from './engine-answers.ts';
 import { aboutMachine, watchMachine } from './machine.ts';
@@ -35,6 +35,8 @@ const WEIGHT = 20;
 /** Connections of all clients together. */
 const CONNECTIONS = 64;
 const CONNECTED_MS = 60_000;
+/** For each process: before that, its code is not compiled. */
+const WARM_REQUESTS = 4_000;
 const WARM_S = 5;
 const FORWARDED_ROUNDS = 1_000;
 
@@ -50,8 +52,8 @@ const [seconds, repeats] = [Number(values.seconds), Number(values.repeats)];
 
 interface Workers {
   targets: Target[];
-  /** Holds each gateway process to a fifth of a core from now on. */
-  hold(): void;
+  /** Holds each gateway process to a fifth of a core from now on. Returns how much of that they have used since. */
+  hold(): () => number;
   stop(): Promise<void>;
 }
 
@@ -78,6 +80,11 @@ async function start(count: number, named = count): Promise<Workers> {
         groups.push(group);
         group.enter(gateway.process.pid);
       }
+      const startedAt = performance.now();
+      return () => {
+        const usedS = groups.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
+        return usedS / ((count * CORES * (performance.now() - startedAt)) / 1_000);
+      };
     },
     stop: async () => {
       for (const group of groups) group.remove();
@@ -91,6 +98,12 @@ async function start(count: number, named = count): Promise<Workers> {
 interface Load {
   perSecond: number;
   p99Ms: number;
+}
+
+interface Loads {
+  rounds: readonly Load[];
+  /** Part of the quotas that was used: below 1, something else was the limit. */
+  used: number;
 }
 
 /** Requests per second of all processes together, and the worst p99 of one of them. */
@@ -112,7 +125,7 @@ interface Measured {
 
 function rowsOf(
   count: number,
-  rounds: readonly Load[],
+  { rounds, used }: Loads,
   alone: number,
   { names, what, least: limits }: Measured,
 ): Row[] {
@@ -121,6 +134,7 @@ function rowsOf(
   const rows: Row[] = [
     { what: `requests per second${what}`, at, value, unit: '/s', spread: [least, most] },
     { what: `p99${what}`, at, value: median(rounds.map(({ p99Ms }) => p99Ms)), unit: 'ms' },
+    { what: `part of the quota used${what}`, at, value: used * 100, unit: '%' },
   ];
   if (count === 1) return rows;
   const ratio = { what: `multiple of one${what}`, at, value: value / alone, unit: '×' };
@@ -129,13 +143,13 @@ function rowsOf(
 }
 
 /** Measures each number of processes. `one`: starts them, measures and ends them. */
-async function scaling(counts: readonly number[], measured: Measured, one: (count: number) => Promise<Load[]>) {
+async function scaling(counts: readonly number[], measured: Measured, one: (count: number) => Promise<Loads>) {
   const all: Row[] = [];
   let alone = Number.NaN;
   for (const count of counts) {
-    const rounds = await one(count);
-    if (count === 1) alone = median(rounds.map(({ perSecond }) => perSecond));
-    const rows = rowsOf(count, rounds, alone, measured);
+    const loads = await one(count);
+    if (count === 1) alone = median(loads.rounds.map(({ perSecond }) => perSecond));
+    const rows = rowsOf(count, loads, alone, measured);
     all.push(...rows);
     console.log(table(rows));
   }
@@ -148,29 +162,32 @@ async function loads(targets: readonly Target[]): Promise<Load[]> {
   return rounds;
 }
 
-async function gateways(count: number): Promise<Load[]> {
+async function gateways(count: number): Promise<Loads> {
   const workers = await start(count);
-  await load(workers.targets, WARM_S);
-  workers.hold();
+  await Promise.all(workers.targets.map((target) => warm(target, WARM_REQUESTS)));
+  const used = workers.hold();
   const rounds = await loads(workers.targets);
+  const measured = { rounds, used: used() };
   await workers.stop();
-  return rounds;
+  return measured;
 }
 
 /** The original's head with as many fifths of a core, which is one process. */
-async function original(count: number): Promise<Load[]> {
+async function original(count: number): Promise<Loads> {
   const engine = await startEngine();
   const { target, head, worker } = await startOriginal(engine.url, { GOMAXPROCS: String(count) });
   await load([target], WARM_S);
   const group = SlowGroup.make({ label: '-go', cores: count * CORES, weight: WEIGHT });
   group.enter(head.pid);
+  const startedAt = performance.now();
   const rounds = await loads([target]);
+  const used = group.cpuSeconds / ((count * CORES * (performance.now() - startedAt)) / 1_000);
   group.remove();
   await Promise.all([head, worker, engine.process].map((one) => one.stop()));
-  return rounds;
+  return { rounds, used };
 }
 
-/** A request to the process with the agent's socket, and one to a process that forwards it, by turns. */
+/** A request to the process with the agent's socket, and one to a process that forwards it, alternately. */
 async function forwarding(): Promise<Row> {
   const workers = await start(2, 1);
   const clients = workers.targets.map((target) => ({ client: new Client(target), bytes: request(target, 'unary') }));
