@@ -5,7 +5,7 @@ import { JobWatch } from '../../up/job/job-watch.ts';
 import type { RunJob } from '../../up/job/run-job-list.ts';
 import type { RunJobs } from '../../up/job/run-jobs.ts';
 import type { StoredRun } from '../../up/state/runs.ts';
-import { UpError } from '../../up/up-error.ts';
+import { HostGoneError, UpError } from '../../up/up-error.ts';
 
 const HOUR = 3_600_000;
 
@@ -14,6 +14,8 @@ class Fake {
   jobs: RunJob[] = [];
   ready: string[] = [];
   refuses = false;
+  /** The failure of lists, if they fail. */
+  unlisted: Error | undefined;
   demand: ColdDemand = { isKnown: true, requests: undefined, idleMs: new Map() };
   readonly told: string[] = [];
   readonly done: string[] = [];
@@ -21,7 +23,10 @@ class Fake {
 
   constructor(how: 'once' | 'keep' | 'cold') {
     const jobs = {
-      list: async () => structuredClone(this.jobs),
+      list: async () => {
+        if (this.unlisted !== undefined) throw this.unlisted;
+        return structuredClone(this.jobs);
+      },
       submit: async () => {
         if (this.refuses) throw new UpError('Slurm refuses the job: limit.', 'Wait.');
         const id = String(this.jobs.length + 1);
@@ -83,6 +88,14 @@ it('without --keep the command ends with its job, and says how to have the next 
   fake.become('1', 'ended', 'TIMEOUT');
   await expect(fake.looks(5)).rejects.toThrow(/job 1 has ended \(TIMEOUT\)[\s\S]*--keep 3d/);
   expect(fake.done).toEqual([]);
+});
+
+it('a list that fails says nothing of the job, unless its host does not exist any more', async () => {
+  const fake = new Fake('once');
+  fake.unlisted = new UpError('The connection timed out.', 'Wait.');
+  await fake.looks(10);
+  fake.unlisted = new HostGoneError('The pod was deleted.', 'Start the next one.');
+  await expect(fake.looks(5)).rejects.toThrow(/The pod was deleted/);
 });
 
 it('after three jobs that fail one after another, no further job is submitted', async () => {

@@ -1,7 +1,7 @@
 /** Watches the jobs of a run, and acts on `decideChain` and `decideCold`. */
 import { jobOf, type LocalGateway } from '../gateway/local-gateway.ts';
 import { runCluster, type StoredRun } from '../state/runs.ts';
-import { UpError } from '../up-error.ts';
+import { HostGoneError, UpError } from '../up-error.ts';
 import { type ColdModel, decideCold } from './cold-model.ts';
 import { type ChainAction, type ChainNode, type ChainWish, decideChain } from './job-chain.ts';
 import type { RunJob } from './run-job-list.ts';
@@ -101,7 +101,10 @@ export class JobWatch {
   async #act(nodes: readonly ChainNode[]): Promise<void> {
     const { jobs, keep, cold, now } = this.#options;
     this.#askedMs = now();
-    const listed = await jobs.list().catch(() => undefined);
+    const listed = await jobs.list().catch((error: unknown) => {
+      if (error instanceof HostGoneError) throw error;
+      return undefined;
+    });
     if (listed === undefined) return;
     for (const { id, state, reason } of listed) if (state === 'ended') await this.#noteEnd(id, reason);
     this.#hasListed = true;

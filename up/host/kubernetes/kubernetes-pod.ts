@@ -140,6 +140,10 @@ export class KubernetesPod implements Host {
   async #inPod(words: readonly string[], input?: string): Promise<CommandResult & { kind: 'done' }> {
     const result = await this.#ran(words, input);
     if (result.kind === 'done' && result.code === 0) return result;
+    // A relay to a node that is gone may stay open, so this is how the end of the pod shows.
+    await this.requireRunning().catch((error: unknown) => {
+      if (error instanceof HostGoneError) throw error;
+    });
     throw new UpError(
       `A command in the pod ${this.#pod} failed: ${result.errors}`,
       `kubectl ${this.#flags.join(' ')} describe pod ${this.#pod} shows its state. Run otela up again.`,
