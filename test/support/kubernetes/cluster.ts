@@ -95,6 +95,8 @@ export class KubernetesCluster {
       ],
       { label: 'kube-apiserver' },
     );
+    // It waits for a minute for its requests to end.
+    atEnd(() => api.dispose(0));
     this.server = `https://${port}`;
     this.token = token;
     await writeFile(this.kubeconfig, JSON.stringify(config(this.server, token, ada)), { mode: 0o600 });
