@@ -249,9 +249,9 @@ export class LocalGateway {
     if (known?.pid === undefined) return;
     this.#port = known.port;
     // Only the gateway with this data knows its key, so the number is that of its process.
-    if (!(await this.#answers())) return;
-    process.kill(known.pid, 'SIGTERM');
-    for (const until = performance.now() + STOPS_MS; (await this.#answers()) && performance.now() < until; )
+    if (await this.#answers()) process.kill(known.pid, 'SIGTERM');
+    // It writes until its process ends. A number that another program has now only costs this time.
+    for (const until = performance.now() + STOPS_MS; isAlive(known.pid) && performance.now() < until; )
       await delay(POLL_MS);
   }
 
@@ -265,6 +265,14 @@ export class LocalGateway {
 
   #write(content: z.infer<typeof fileSchema>): void {
     writePrivateFile(join(this.#state, 'gateway.json'), `${JSON.stringify(content)}\n`);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
   }
 }
 
