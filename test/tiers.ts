@@ -84,6 +84,12 @@ export const LONG: Readonly<Record<string, string>> = {
     'sealed/sealed-python': 'the Python client; sealed-sdk has the other one',
     'gateway-cli': 'eighty processes of the command line',
   }),
+  ...rooms('factory', {
+    'launchers/kubernetes-cluster': 'an API server; launchers/kubernetes has the requests and answers',
+  }),
+  ...rooms('docs', {
+    'helm-chart-cluster': 'an API server; helm-chart has the rendered objects',
+  }),
   ...rooms('up', {
     'kubernetes-cluster': 'an API server, and several starts of a gateway and an agent',
     share: 'a gateway, an agent and three commands',
