@@ -107,10 +107,7 @@ export interface Env extends IssuerEnvironment {
   BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
   /** Reports of autoscalers, and the demand for their models: a single object. */
   FACTORY: ObjectNamespace<FactoryObject>;
-  /**
-   * Circuits between agents that cannot reach each other. Only on hosts that run all objects in one process, unless
-   * MESH_RELAY is `off`.
-   */
+  /** Circuits between agents that cannot reach each other: a single object. Absent: several processes share a gateway. */
   CIRCUIT?: ObjectNamespace<CircuitObject>;
   /** Accepts clients' WebSockets for `/v1/realtime`. Absent: this host accepts none. */
   CLIENT_WEBSOCKETS?: ClientWebSockets;

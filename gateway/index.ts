@@ -4,6 +4,7 @@ import { ConfirmationObject as Confirmation } from './accounts/login/confirmatio
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/leases/batch-queue-object.ts';
+import { CircuitObject as Circuit } from './circuit/circuit-object.ts';
 import { ConversationsObject as Conversations } from './conversations/conversations-object.ts';
 import type { Env } from './env.ts';
 import { FactoryObject as Factory } from './factory/factory-object.ts';
@@ -43,6 +44,7 @@ export default {
 /** Durable Objects under the class names that wrangler.toml contains. */
 export class BatchObject extends toDurableObject(Batch) {}
 export class BatchQueueObject extends toDurableObject(BatchQueue) {}
+export class CircuitObject extends toDurableObject(Circuit) {}
 export class ConfirmationObject extends toDurableObject(Confirmation) {}
 export class FactoryObject extends toDurableObject(Factory) {}
 export class FileSweepObject extends toDurableObject(FileSweep) {}

@@ -23,7 +23,7 @@ const VARIABLES: Readonly<Record<string, readonly [meaning: string, otherwise: s
   REGISTRY_ACCESS: ['`open`: `/v1/registry` needs no key', 'any valid key'],
   MESH_RELAY: [
     '`off`: this gateway does not relay channels between agents that cannot reach each other',
-    'on; not on Cloudflare',
+    'on; not for several processes',
   ],
   DEFAULT_TRUST: [
     '`marked`: a request that names no providers trusts only providers with `trusted_by_default`; `admitted`: it trusts all providers. `default_trust` overrides this',

@@ -189,9 +189,7 @@ export class NodeGateway {
       CONFIRMATION: shared.namespace<ConfirmationObject>('CONFIRMATION'),
       STATUS: shared.namespace<StatusObject>('STATUS'),
       CONVERSATIONS: shared.namespace<ConversationsObject>('CONVERSATIONS'),
-      ...(settings.MESH_RELAY === 'off' || cluster !== undefined
-        ? {}
-        : { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
+      ...(cluster === undefined && { CIRCUIT: host.namespace<CircuitObject>('CIRCUIT') }),
       FILES: files,
       RELEASE: options.release,
       ...(settings.SMTP_URL && { MAILER: smtpMailer(settings.SMTP_URL) }),

@@ -13,7 +13,7 @@ import { seedToken, TestAgent } from '../registry/agent.ts';
 type Answer = DeploymentAnswer | ((wish: DeploymentRequest | undefined) => DeploymentAnswer);
 
 /**
- * The agent's tunnel; `wishes` has the orders that it got. `frames`: what it announces at the upgrade. `words`: its
+ * The agent's tunnel; `wishes` has the orders that it got, and `circuits` the circuits at which callers wait. `frames`: what it announces at the upgrade. `words`: its
  * first record.
  */
 export async function connect(agent: TestAgent, frames: string | undefined, answer: Answer, words = agent.words()) {
@@ -27,6 +27,7 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
   const socket = response.webSocket;
   if (socket === null) throw new Error(`${response.status} ${await response.text()}`);
   const wishes: DeploymentRequest[] = [];
+  const circuits: string[] = [];
   const { session, issuer } = agent.ticket;
   const context = { session, issuer, nowS: Math.floor(Date.now() / 1000), revoked: () => false, crypto: workerdCrypto };
   const welcomed = new Promise<void>((resolve) => {
@@ -39,6 +40,7 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
           const { publicKey } = agent.signer;
           socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
         } else if (frame.type === 'welcome') resolve();
+        else if (frame.type === 'circuit') circuits.push(frame.name);
         else if (frame.type === 'deploy') {
           const wish = frame.order.length === 0 ? undefined : openOrder(frame.order, context).wish;
           if (wish !== undefined) wishes.push(wish);
@@ -52,7 +54,7 @@ export async function connect(agent: TestAgent, frames: string | undefined, answ
   onTestFinished(() => socket.close());
   await welcomed;
   await agent.publish(words);
-  return { wishes, reads: response.headers.get('x-otela-frames') };
+  return { wishes, circuits, reads: response.headers.get('x-otela-frames') };
 }
 
 export async function newAgent(provider: string): Promise<TestAgent> {
