@@ -159,7 +159,7 @@ export async function findUser(
   return { account, user };
 }
 
-/** Returns the account for a request that its client leaves out of the trace. */
+/** Returns the account for a request that its client excludes from the trace. */
 export function withoutTrace(env: Pick<Env, 'DB'>, account: Account): Account | Promise<Account> {
   return account.traced ? sealed(env, { ...account, traced: false, prefixes: false }) : account;
 }
