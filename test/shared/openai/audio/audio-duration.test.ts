@@ -94,7 +94,11 @@ describe('the audio of a form', () => {
   it('is found among the other fields, in whatever pieces it comes', () => {
     const body = form(field('model', 'm'), file(wav(2)), field('prompt', '\r\n\r\n--frontie'), field('language', 'de'));
     expect(uploaded(body)).toBe(2_000);
-    fc.assert(fc.property(cuts, (at) => expect(uploaded(body, at)).toBe(2_000)));
+    fc.assert(
+      fc.property(cuts, (at) => {
+        expect(uploaded(body, at)).toBe(2_000);
+      }),
+    );
   });
 
   it('is the sum of all files, and not of other fields', () => {
