@@ -9,11 +9,13 @@ import * as z from 'zod';
 function hashThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readlinkSync } = process.getBuiltinModule('node:fs');
-  const { setPriority, constants } = process.getBuiltinModule('node:os');
+  const { getPriority, setPriority, constants } = process.getBuiltinModule('node:os');
   // On Linux a priority applies to a single thread. If all processors are busy, the threads that send tokens run before
   // this one.
   try {
-    setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), constants.priority.PRIORITY_BELOW_NORMAL);
+    const { PRIORITY_BELOW_NORMAL, PRIORITY_LOW } = constants.priority;
+    const thread = Number(readlinkSync('/proc/thread-self').split('/').at(-1));
+    setPriority(thread, Math.min(getPriority() + PRIORITY_BELOW_NORMAL, PRIORITY_LOW));
   } catch {
     // On other systems the thread keeps its priority.
   }
