@@ -70,9 +70,10 @@ async function downCommand(args: readonly string[], out: Output): Promise<number
 export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge: boolean): Promise<void> {
   const host = await connectHost(run);
   if (host instanceof KubernetesPod) {
-    // Its grace period lets agent and engine end.
-    await host.remove();
+    // First, because the process would see the pod end, or may be about to create it.
     await endLockHolder(runs.socketOf(run));
+    // The pod's grace period lets agent and engine end.
+    await host.remove();
   } else await endOnHost(host, run, runs, purge);
   await host.close();
   if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
