@@ -1,12 +1,18 @@
 /** The pod of `otela up --kubernetes`: its manifest, its state, and its place. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Pod } from 'kubernetes-models/v1/Pod';
-import { expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import type { RunCommand } from '../../node/command-runner.ts';
 import { parseLine } from '../../shared/command-line/index.ts';
 import { requireFitting, UP_FLAGS, upWish } from '../../up/cli/up-flags.ts';
+import { KubernetesPod } from '../../up/host/kubernetes/kubernetes-pod.ts';
 import { findPlace, kubernetesHost, kubernetesPlace } from '../../up/host/kubernetes/place.ts';
 import { podLabels, podManifest } from '../../up/host/kubernetes/pod-manifest.ts';
 import { parsePodState } from '../../up/host/kubernetes/pod-state.ts';
+import { temporaryDirectory } from '../support/processes.ts';
+
+afterEach(() => vi.unstubAllEnvs());
 
 const HOST = kubernetesHost({ context: 'me@lab', namespace: 'ml' });
 
@@ -74,6 +80,11 @@ it.each<[string, string, object]>([
     pod(waiting('ImagePullBackOff', 'not found')),
     { kind: 'stuck', said: 'ImagePullBackOff: not found' },
   ],
+  [
+    'words with control characters',
+    pod(waiting('ImagePullBackOff', 'a\u001b[2Jb\u202ec\nd')),
+    { kind: 'stuck', said: 'ImagePullBackOff: a [2Jb c d' },
+  ],
   ['running', pod({ phase: 'Running', ...container({ running: {} }) }), { kind: 'running', node: 'n1' }],
   [
     'the time limit',
@@ -127,4 +138,30 @@ it('the place is that of kubectl, and the name of the run keeps it', async () =>
   await expect(findPlace(async () => ({ kind: 'missing', errors: 'kubectl: ENOENT' }), none)).rejects.toThrow(
     /no kubectl/,
   );
+});
+
+it.each([
+  ['may exist if the answer was lost', "echo 'unexpected EOF' >&2; exit 1", [true]],
+  ['may exist if kubectl was killed', 'kill -9 $$', [true]],
+  [
+    'does not exist if it was refused',
+    `echo 'Error from server (Forbidden): pods "x" is forbidden: exceeded quota' >&2; exit 1`,
+    [true, false],
+  ],
+])('a pod %s', async (_, create, expected) => {
+  const bin = await temporaryDirectory('otela-kubectl');
+  const kubectl = `#!/bin/bash\ncase " $* " in *' create '*) ${create} ;; esac\n`;
+  await writeFile(join(bin, 'kubectl'), kubectl, { mode: 0o755 });
+  vi.stubEnv('PATH', `${bin}:${process.env.PATH}`);
+  const created: boolean[] = [];
+  const { kubernetes } = wish('m', '--kubernetes');
+  if (kubernetes === undefined) throw new Error('no pod');
+  const start = new KubernetesPod({ context: 'me@lab', namespace: 'ml' }, { id: 'abcd1234', model: 'm' }).start({
+    wish: kubernetes,
+    step: () => {},
+    created: (mayExist) => created.push(mayExist),
+    signal: new AbortController().signal,
+  });
+  await expect(start).rejects.toThrow(/Kubernetes refuses/);
+  expect(created).toEqual(expected);
 });

@@ -66,7 +66,6 @@ export class RunServer {
   readonly #connection: HostConnection;
   /** The start of the gateway, while other steps run. */
   #starting: Promise<[PromiseSettledResult<void>]> | undefined;
-  /** True if this command submitted jobs, and did not find one. */
   #hasSubmitted = false;
 
   constructor(services: RunServices) {
@@ -74,8 +73,9 @@ export class RunServer {
     this.#connection = new HostConnection({ ...services, step: (text) => this.#step(text) });
   }
 
+  /** True if this command submitted jobs or created a pod, and did not find one. */
   get hasSubmitted(): boolean {
-    return this.#hasSubmitted;
+    return this.#hasSubmitted || this.#connection.hasCreatedPod;
   }
 
   get hasReachedHost(): boolean {

@@ -79,7 +79,7 @@ async function upCommand(args: readonly string[], out: Output): Promise<number> 
 async function endJob(runs: Runs, id: string, gateway: LocalGateway, out: Output): Promise<void> {
   const run = runs.list().find((one) => one.id === id);
   if (run === undefined) return;
-  out.complain(`ending the job ${run.job}`);
+  out.complain(run.job === undefined ? 'ending the pod' : `ending the job ${run.job}`);
   await endRun(run, runs, gateway, false).catch((error: unknown) =>
     out.complain(`The job may continue: ${errorText(error)} otela down ends it.`),
   );

@@ -50,6 +50,7 @@ export class HostConnection {
   /** Path of the installed agent below the home directory. */
   #agent = '';
   #hasReached = false;
+  #hasCreatedPod = false;
 
   constructor(options: HostConnectionOptions) {
     this.#options = options;
@@ -65,6 +66,11 @@ export class HostConnection {
     return this.#hasReached;
   }
 
+  /** True if this connection may have created a pod. */
+  get hasCreatedPod(): boolean {
+    return this.#hasCreatedPod;
+  }
+
   /** True if jobs reach the gateway without a relay. */
   get isLocal(): boolean {
     return this.#options.wish.host === THIS_MACHINE;
@@ -73,8 +79,9 @@ export class HostConnection {
   /** Connects and runs the script. @throws UpError */
   async open(script: string): Promise<{ host: Host; out: string }> {
     const { run, wish, step, signal } = this.#options;
-    const created = () => {
-      this.#hasReached = true;
+    const created = (mayExist: boolean) => {
+      this.#hasReached = mayExist;
+      this.#hasCreatedPod = mayExist;
     };
     const pod = wish.kubernetes === undefined ? undefined : { wish: wish.kubernetes, step, created, signal };
     const connected = await connectAndRun(run.value, script, pod);

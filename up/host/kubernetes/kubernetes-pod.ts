@@ -21,8 +21,8 @@ const DELETE_MS = (GRACE_S + 30) * 1_000;
 export interface PodStart {
   wish: PodWish;
   step(text: string): void;
-  /** Called when the pod exists. */
-  created(): void;
+  /** Called before the pod is created, and with false if the API server has refused it. */
+  created(mayExist: boolean): void;
   signal: AbortSignal;
 }
 
@@ -53,9 +53,13 @@ export class KubernetesPod implements Host {
     if (found.kind !== 'running' && found.kind !== 'waits') {
       step(`creating the pod ${this.#pod}`);
       const manifest = JSON.stringify(podManifest(this.#run, wish));
+      // If the answer is lost, the run must still be known, so that otela down deletes its pod.
+      created(true);
       const answer = await this.#ran(['create', '-f', '-'], manifest);
-      if (answer.kind !== 'done' || answer.code !== 0) throw refusal(this.host, answer.errors);
-      created();
+      if (answer.kind !== 'done' || answer.code !== 0) {
+        if (answer.kind === 'missing' || REFUSED.test(answer.errors)) created(false);
+        throw refusal(this.host, answer.errors);
+      }
     }
     for (let failures = 0; ; await delay(ASK_MS, undefined, { signal })) {
       const state = await this.#state().catch((error: unknown) => {
@@ -184,6 +188,9 @@ export class KubernetesPod implements Host {
 }
 
 const isPresent = ({ kind }: PodState): boolean => kind !== 'missing' && kind !== 'foreign';
+
+/** What kubectl prints if the API server has certainly not created the pod. */
+const REFUSED = /Error from server \((?:BadRequest|Forbidden|Invalid|NotFound|Unauthorized)\)|Pod ".*" is invalid/;
 
 /** Explains why the API server refused. */
 function refusal(host: string, errors: string): UpError {

@@ -1,5 +1,6 @@
 /** The state of a run's pod, from the API server's description. */
 import * as z from 'zod';
+import { printable } from '../../../shared/terminal/printable.ts';
 import { tryParseJson } from '../../../shared/text/parse-json.ts';
 import { CONTAINER } from './pod-manifest.ts';
 
@@ -85,9 +86,7 @@ export function parsePodState(out: string, labels: Readonly<Record<string, strin
 
 /** One line of the parts that say something. */
 function text(...parts: (string | undefined)[]): string {
-  return parts
-    .filter((part) => part !== undefined && part !== '')
-    .join(': ')
+  return printable(parts.filter((part) => part !== undefined && part !== '').join(': '))
     .replaceAll(/\s+/g, ' ')
     .slice(0, SAID_MAX);
 }
