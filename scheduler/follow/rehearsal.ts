@@ -12,7 +12,7 @@ import {
   optionsOf,
   type ReplicaOption,
 } from './follow-problem.ts';
-import { demandShares, midDemand, transitionCost } from './transition-cost.ts';
+import { demandShares, midDemand, transitionCost, unservedSeconds } from './transition-cost.ts';
 
 /** Most requests of one simulation, and of all simulations of a decision. */
 const REQUESTS_MAX = 20_000;
@@ -55,7 +55,8 @@ function differencesOf(
   // Each slot is shortened by the same factor, so that a mix that changes within the horizon is simulated, too.
   const share = Math.min(1, most / expected);
   const shortened = { ...problem, slotS: problem.slotS * share, models: [demand] };
-  const drawn = draw(demand, shortened.slotS);
+  const contexts = own.flatMap((i) => problem.options[i]?.engine?.step.deployment.model.context || []);
+  const drawn = draw(demand, shortened.slotS, Math.min(...contexts));
   const known = new Map<string, number>();
   const found: number[] = [];
   for (const layout of layouts) {
@@ -76,8 +77,11 @@ function differencesOf(
 
 const total = (values: readonly number[]): number => values.reduce((sum, one) => sum + one, 0);
 
-/** Poisson arrivals of each kind with the rates of each slot, and lengths of its examples. */
-function draw(demand: ForecastDemand, slotS: number): Drawn[] {
+/**
+ * Poisson arrivals of each kind with the rates of each slot, and lengths of its examples. An example may be longer than
+ * the request that it was counted from, so prompts are cut to the longest one that an engine with this context takes.
+ */
+function draw(demand: ForecastDemand, slotS: number, context: number): Drawn[] {
   const drawn = demand.kinds.flatMap((_, kind) => {
     const random = seededRandom(SEED * 31 + kind);
     const examples = demand.examples?.[kind] ?? [];
@@ -87,7 +91,12 @@ function draw(demand: ForecastDemand, slotS: number): Drawn[] {
       if (!(rate > 0)) return slot;
       for (let atS = exponential(random, 1 / rate); atS < slotS; atS += exponential(random, 1 / rate)) {
         const { input, output } = examples[Math.floor(random() * examples.length)] ?? { input: 1, output: 1 };
-        slot.push({ atS: step * slotS + atS, kind, input: Math.max(1, input), output: Math.max(1, output) });
+        slot.push({
+          atS: step * slotS + atS,
+          kind,
+          input: Math.max(1, Math.min(input, context - 1)),
+          output: Math.max(1, output),
+        });
       }
       return slot;
     });
@@ -100,8 +109,9 @@ interface SimulatedReplica extends ReadyReplica {
 }
 
 /**
- * Request seconds, as a mean of fourth powers times the number of requests: the goal is the tail. Undefined if a
- * replica cannot be simulated, or a request finds no replica.
+ * Request seconds, as a mean of fourth powers times the number of requests: the goal is the tail. A request that its
+ * replica refuses, because it can never fit, counts as averages count a request that no replica can serve. Undefined if
+ * a replica cannot be simulated, or a kind has no replica.
  */
 function simulatedSeconds(
   problem: FollowProblem,
@@ -120,16 +130,16 @@ function simulatedSeconds(
   );
   if (drawn.some(({ kind }) => !((assignment.served[kind] ?? 0) > 0))) return undefined;
   const dispatch: Dispatch = indexes.length < 2 ? { kind: 'least-loaded' } : { kind: 'flow', flow: assignment.flow };
-  let [powers, ended] = [0, 0];
+  const refusedS = unservedSeconds(problem, demand);
+  let powers = 0;
   const replicas: SimulatedReplica[] = [];
   for (const [group, i] of indexes.entries()) {
     const option = problem.options[i];
     if (option?.engine === undefined) return undefined;
     for (let n = 0; n < (layout[i] ?? 0); n++)
       replicas.push(
-        replicaOf(option, option.engine, group, drawn, (seconds) => {
-          powers += seconds ** 4;
-          ended++;
+        replicaOf(option, option.engine, group, drawn, (kind, seconds) => {
+          powers += (seconds ?? refusedS[kind] ?? 0) ** 4;
         }),
       );
   }
@@ -141,21 +151,22 @@ function simulatedSeconds(
     chosen.engine.push(request, atS, input, output);
   }
   for (const { engine } of replicas) engine.run(Number.POSITIVE_INFINITY);
-  return ended < drawn.length ? undefined : drawn.length * (powers / Math.max(1, drawn.length)) ** (1 / 4);
+  return drawn.length * (powers / Math.max(1, drawn.length)) ** (1 / 4);
 }
 
+/** `ended`: called with the seconds of each request; undefined: it was refused. */
 function replicaOf(
   { rates }: ReplicaOption,
   { step, limits }: NonNullable<ReplicaOption['engine']>,
   group: number,
   drawn: readonly Drawn[],
-  ended: (seconds: number) => void,
+  ended: (kind: number, seconds: number | undefined) => void,
 ): SimulatedReplica {
   const costS = rates.map((rate) => (rate > 0 ? 1 / rate : Number.POSITIVE_INFINITY));
   const engine = new SimulatedEngine(step, limits, (request, firstToken, end) => {
     const { atS = 0, kind = 0 } = drawn[request] ?? {};
     replica.workS = Math.max(0, replica.workS - (costS[kind] ?? 0));
-    if (firstToken !== undefined) ended(end - atS);
+    ended(kind, firstToken === undefined ? undefined : end - atS);
   });
   const replica: SimulatedReplica = { engine, group, workS: 0, costS };
   return replica;

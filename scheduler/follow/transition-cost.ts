@@ -132,7 +132,7 @@ function costOf(problem: FollowProblem, demand: ForecastDemand, to: Layout, at: 
  * Upper bound of the time of one served request, by kind: it waits during the horizon and as long as a backlog is
  * followed, and then takes the time of the slowest option at its highest load.
  */
-function unservedSeconds(problem: FollowProblem, { model, kinds, mean }: ForecastDemand): number[] {
+export function unservedSeconds(problem: FollowProblem, { model, kinds, mean }: ForecastDemand): number[] {
   const waitS = mean.length * problem.slotS + BEYOND_S;
   const own = optionsOf(problem, model).flatMap((i) => problem.options[i] ?? []);
   return kinds.map((_, kind) => {

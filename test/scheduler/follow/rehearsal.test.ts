@@ -4,7 +4,8 @@ import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-pro
 import { groupedProblem } from '../../../scheduler/follow/judged-groups.ts';
 import { simulatedDifferences } from '../../../scheduler/follow/rehearsal.ts';
 import { Decider } from '../../../scheduler/follow/switch-decision.ts';
-import { transitionCost } from '../../../scheduler/follow/transition-cost.ts';
+import { transitionCost, unservedSeconds } from '../../../scheduler/follow/transition-cost.ts';
+import { DEFAULT_LIMITS } from '../../../scheduler/simulator/engine-limits.ts';
 import { kinds, LENGTHS, layoutOf, options, problemOf, withoutEngines } from './simulated-site.ts';
 
 const PAIRS = layoutOf([2, 1, 4]);
@@ -39,6 +40,37 @@ test('nothing is simulated if rates are measured, if a kind has no replica, or i
   expect(simulatedDifferences(unserved, [PAIRS, STAGED])).toEqual(none);
   expect(simulatedDifferences(problem, [PAIRS, PAIRS])).toEqual(none);
   expect(simulatedDifferences(problemOf([0, 0], PAIRS), [PAIRS, STAGED])).toEqual(none);
+});
+
+test('a request that a replica cannot hold counts as one that no replica can serve', () => {
+  const singles = layoutOf([1, 1, 8]);
+  // The long prompts alone arrive, and no replica on one GPU has memory for one of them.
+  const small = options.map((option) => ({
+    ...option,
+    engine: { ...option.engine, limits: { ...DEFAULT_LIMITS, memoryFraction: option.gpus === 1 ? 0.76 : 0.9 } },
+  }));
+  const long = kinds.map(({ examples }) => (examples[0]?.input === LENGTHS[0].input ? 10 : 0));
+  const problem = { ...problemOf(long, PAIRS), options: small };
+  const [demand] = problem.models;
+  if (demand === undefined) throw new Error('no model');
+  const [pairs, single = 0] = simulatedDifferences(problem, [PAIRS, singles]);
+  const total = single + transitionCost({ ...problem, running: singles }, singles, undefined);
+  const bound = unservedSeconds(problem, demand)[long.indexOf(10)] ?? 0;
+  const requests = 10 * problem.slotS * 5;
+  expect(total / (requests * bound)).toBeCloseTo(1, 1);
+  expect(pairs).toBe(simulatedDifferences({ ...problem, options }, [PAIRS, singles])[0]);
+  expect(pairs).not.toBe(0);
+});
+
+test('an example above the context of the model counts as the longest prompt that fits', () => {
+  const context = options[0]?.engine.step.deployment.model.context ?? 0;
+  const differencesOf = (input: number) => {
+    const examples = kinds.map((kind) => [{ input, output: 12 }, ...kind.examples.slice(1)]);
+    return simulatedDifferences(problemOf([20, 10], PAIRS, { examples }), [PAIRS, STAGED]);
+  };
+  expect(context).toBeGreaterThan(0);
+  expect(differencesOf(context + 50)).toEqual(differencesOf(context - 1));
+  expect(differencesOf(context + 50).every((one) => one !== 0)).toBe(true);
 });
 
 test('a simulation of any load has a bounded number of requests', () => {
