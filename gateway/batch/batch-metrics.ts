@@ -25,9 +25,9 @@ export class BatchMetrics {
       if (isTerminal(status)) return;
       now.set(OPEN_BATCHES, [status], 1);
       if (counts.total === 0) return;
-      const { open, waiting } = record.ledger;
+      const { waiting, leased } = record.ledger;
       now.set(BATCH_LINES_NOW, ['waiting'], waiting);
-      now.set(BATCH_LINES_NOW, ['leased'], open - waiting);
+      now.set(BATCH_LINES_NOW, ['leased'], leased);
     });
   }
 

@@ -343,8 +343,7 @@ export class BatchRecord {
     const { usage, counts } = this.state;
     const done = counts.completed + counts.failed;
     if (done === 0) return 0;
-    const running = this.ledger.open - this.ledger.waiting;
-    return (running * (usage.input + usage.output)) / done;
+    return (this.ledger.leased * (usage.input + usage.output)) / done;
   }
 
   /** Counts a lease. @param ready contexts that are loaded on the node */
@@ -389,7 +388,7 @@ export class BatchRecord {
       spec,
       { ...state, requeued },
       {
-        leased: leases.reduce((sum, { chunk }) => sum + chunk.lines, 0),
+        leased: works ? this.ledger.leased : 0,
         nodes: new Set(leases.map(({ lease }) => lease.node)).size,
         waitingFor,
         contexts,

@@ -143,6 +143,11 @@ export class LeaseLedger {
     return this.#chunks.reduce((sum, chunk) => sum + freeCount(chunk), 0);
   }
 
+  /** Number of open lines that nodes have leased. A line with two leases counts once. */
+  get leased(): number {
+    return this.#open - this.waiting;
+  }
+
   get leases(): readonly { chunk: ChunkState; lease: Lease }[] {
     return this.#chunks.flatMap((chunk) => chunk.leases.map((lease) => ({ chunk, lease })));
   }

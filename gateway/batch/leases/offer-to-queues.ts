@@ -16,7 +16,7 @@ export interface Offer {
 /** Returns the announcement; undefined: the batch has no open line. */
 export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Offer | undefined {
   const { ledger, state, demands } = record;
-  const { open, waiting } = ledger;
+  const { open, waiting, leased } = ledger;
   if (open === 0) return undefined;
   return {
     contender: {
@@ -24,7 +24,7 @@ export function offerOf(spec: BatchSpec, record: BatchRecord, nowMs: number): Of
       project: spec.owner,
       expiresMs: state.times.expires_at * 1_000,
       waiting,
-      leased: open - waiting,
+      leased,
       linesPerS: record.linesPerS(nowMs),
       late: waiting === 0 && ledger.isLate(nowMs),
       ...(record.function === undefined ? {} : { context: record.function.context }),

@@ -81,6 +81,16 @@ describe('a lease', () => {
     expect(late.leased).toBe(false);
     expect(shown()).toMatchObject({ request_counts: { completed: 2, failed: 0 }, x_otela: { wasted_tokens: 50 } });
   });
+
+  it('counts its open lines once, also if its chunk has several leases', async () => {
+    await begun(5);
+    const first = lease('busy');
+    batch().release(refOf(first, 'busy'), undefined, [3, 4]);
+    expect(lease('idle').open).toEqual([3, 4]);
+    expect(shown().x_otela).toMatchObject({ nodes: 2, leased: 5 });
+    await batch().commit(refOf(first, 'busy'), [answerOf(0)], 'p');
+    expect(shown().x_otela).toMatchObject({ nodes: 2, leased: 4 });
+  });
 });
 
 describe('killed at any moment', () => {
