@@ -2,6 +2,7 @@
  * Upper bound of one attempt's token usage, calculated from values that the caller knows. If a node reports more, its
  * report is reduced to the bound.
  */
+import type { Endpoint } from '../openai/endpoints.ts';
 import type { Sampling } from '../openai/sampling-parameters.ts';
 import type { ReportedUsage } from '../wire/reported-usage.ts';
 
@@ -97,33 +98,40 @@ function within(count: number, max: number): number {
 
 /**
  * Reduces the report to the bound. `over`: true if the report exceeded the bound. `answerBytes`: received bytes of the
- * answer, if they were counted.
+ * answer, if they were counted. `media`: of the attempt's endpoint.
  */
 export function clampToBound(
   usage: ReportedUsage,
   bound: TokenBound,
   answerBytes: number | undefined,
+  media: Endpoint['media'],
 ): { usage: ReportedUsage; over: boolean } {
   const seen = answerBytes === undefined ? bound.completion : answerBytes + UNSEEN_TOKENS_MAX;
   const prompt = Math.min(usage.prompt, bound.prompt);
   const completion = Math.min(usage.completion, bound.completion, seen);
   const cached = Math.min(usage.cached, prompt);
   const reasoning = Math.min(usage.reasoning, completion);
-  const media = clampMedia(usage, bound, answerBytes);
-  const over = prompt < usage.prompt || completion < usage.completion || media.over;
-  return { usage: { ...usage, ...media.usage, prompt, completion, cached, reasoning }, over };
+  const counted = clampMedia(usage, bound, answerBytes, media);
+  const over = prompt < usage.prompt || completion < usage.completion || counted.over;
+  const { audioMs: _audioMs, images: _images, ...tokens } = usage;
+  return { usage: { ...tokens, ...counted.usage, prompt, completion, cached, reasoning }, over };
 }
 
-/** Audio is in the request or in the response. The bytes of the request bound the prompt's tokens. Images are in the response. */
+/**
+ * Audio is in the request or in the response. The bytes of the request bound the prompt's tokens. Images are in the
+ * response. Media of other endpoints are dropped: otherwise a node could charge images for a chat.
+ */
 function clampMedia(
   { audioMs, images }: ReportedUsage,
   bound: TokenBound,
   answerBytes = Number.POSITIVE_INFINITY,
+  media: Endpoint['media'],
 ): { usage: Pick<ReportedUsage, 'audioMs' | 'images'>; over: boolean } {
   const usage: Pick<ReportedUsage, 'audioMs' | 'images'> = {};
-  if (audioMs !== undefined)
+  if (audioMs !== undefined && (media === 'uploaded_audio' || media === 'speech'))
     usage.audioMs = Math.min(audioMs, AUDIO_MAX_MS, Math.max(bound.prompt, answerBytes) * AUDIO_MS_PER_BYTE);
-  if (images !== undefined) usage.images = Math.min(images, IMAGES_MAX, Math.ceil(answerBytes / IMAGE_BYTES));
+  if (images !== undefined && media === 'images')
+    usage.images = Math.min(images, IMAGES_MAX, Math.ceil(answerBytes / IMAGE_BYTES));
   const over = (usage.audioMs ?? 0) < (audioMs ?? 0) || (usage.images ?? 0) < (images ?? 0);
   return { usage, over };
 }

@@ -2,6 +2,7 @@ import { type AttemptFailure, attemptName } from '../attempts/attempt-request.ts
 import type { OutboundAttempt } from '../attempts/outbound-attempt.ts';
 import { clampToBound } from '../attempts/token-bound.ts';
 import { TransientMap } from '../collections/transient-map.ts';
+import { endpointById } from '../openai/endpoints.ts';
 import { endsBeforeEngine } from '../routing/retry-policy.ts';
 import type { ReportName } from '../wire/frames.ts';
 import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/reported-usage.ts';
@@ -228,7 +229,7 @@ export class UsageSettlement {
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
     const timed = clampToAge(timings, this.#date(now) - opening.openedAt);
-    const cut = clampToBound(usage, bound, undefined);
+    const cut = clampToBound(usage, bound, undefined, endpointById(endpoint)?.media);
     if (cut.over || timed.over) this.#note('over_bound');
     const { requestId, attempt } = name;
     const course = { endpoint, streamed, ...timed.timings };
@@ -270,9 +271,9 @@ export class UsageSettlement {
     return { ...record, at: this.#date(now), repeated };
   }
 
-  #cut({ request: { bound }, answerLength }: OutboundAttempt, reported: ReportedUsage): ReportedUsage {
+  #cut({ request: { bound, endpoint }, answerLength }: OutboundAttempt, reported: ReportedUsage): ReportedUsage {
     if (bound === undefined) return reported;
-    const { usage, over } = clampToBound(reported, bound, answerLength);
+    const { usage, over } = clampToBound(reported, bound, answerLength, endpointById(endpoint)?.media);
     if (over) this.#note('over_bound');
     return usage;
   }

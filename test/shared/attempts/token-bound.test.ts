@@ -1,7 +1,8 @@
 /** The most that a node can charge for one attempt with any report. */
 import { expect, it } from 'vitest';
 import { clampToBound, tokenBound, UNSEEN_TOKENS_MAX } from '../../../shared/attempts/token-bound.ts';
-import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
+import type { Endpoint } from '../../../shared/openai/endpoints.ts';
+import { NO_USAGE, type ReportedUsage } from '../../../shared/wire/reported-usage.ts';
 
 const CHAT = { path: '/v1/chat/completions' };
 const LIST = { path: '/v1/completions' };
@@ -39,19 +40,44 @@ it('a report above the bound, or above what came of the answer, is cut and told;
     cached: prompt,
     reasoning: completion,
   });
-  expect(clampToBound(said(100, 50_000), bound, 50_000)).toEqual({ usage: said(100, 50_000), over: false });
-  expect(clampToBound(said(1e15, 7), bound, undefined)).toEqual({ usage: said(100, 7), over: true });
-  expect(clampToBound(said(1, 1e15), bound, undefined)).toEqual({ usage: said(1, 50_000), over: true });
-  expect(clampToBound(said(1, 60_000), bound, 1e6)).toEqual({ usage: said(1, 50_000), over: true });
-  expect(clampToBound(said(1, 1e15), bound, 10)).toEqual({ usage: said(1, 10 + UNSEEN_TOKENS_MAX), over: true });
+  expect(clampToBound(said(100, 50_000), bound, 50_000, undefined)).toEqual({ usage: said(100, 50_000), over: false });
+  expect(clampToBound(said(1e15, 7), bound, undefined, undefined)).toEqual({ usage: said(100, 7), over: true });
+  expect(clampToBound(said(1, 1e15), bound, undefined, undefined)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 60_000), bound, 1e6, undefined)).toEqual({ usage: said(1, 50_000), over: true });
+  expect(clampToBound(said(1, 1e15), bound, 10, undefined)).toEqual({
+    usage: said(1, 10 + UNSEEN_TOKENS_MAX),
+    over: true,
+  });
 });
 
 it('a node charges no more audio than the bytes of request and response can hold, and no more images than came', () => {
   const bound = { prompt: 1_000, completion: 10 };
-  const said = (audioMs: number, images: number) => ({ ...NO_USAGE, audioMs, images });
-  expect(clampToBound(said(8_000, 2), bound, 100)).toEqual({ usage: said(8_000, 2), over: false });
-  expect(clampToBound(said(1e12, 1e12), bound, 100)).toEqual({ usage: said(8_000, 13), over: true });
-  expect(clampToBound(said(1e12, 1e12), bound, 10_000)).toEqual({ usage: said(80_000, 1_024), over: true });
-  // After a restart of the caller, the bytes of the response are unknown.
-  expect(clampToBound(said(1e12, 1e12), bound, undefined)).toEqual({ usage: said(86_400_000, 1_024), over: true });
+  const audio = (audioMs: number) => ({ ...NO_USAGE, audioMs });
+  const images = (images: number) => ({ ...NO_USAGE, images });
+  for (const media of ['uploaded_audio', 'speech'] as const) {
+    expect(clampToBound(audio(8_000), bound, 100, media)).toEqual({ usage: audio(8_000), over: false });
+    expect(clampToBound(audio(1e12), bound, 100, media)).toEqual({ usage: audio(8_000), over: true });
+    expect(clampToBound(audio(1e12), bound, 10_000, media)).toEqual({ usage: audio(80_000), over: true });
+    // After a restart of the caller, the bytes of the response are unknown.
+    expect(clampToBound(audio(1e12), bound, undefined, media)).toEqual({ usage: audio(86_400_000), over: true });
+  }
+  expect(clampToBound(images(2), bound, 100, 'images')).toEqual({ usage: images(2), over: false });
+  expect(clampToBound(images(1e12), bound, 100, 'images')).toEqual({ usage: images(13), over: true });
+  expect(clampToBound(images(1e12), bound, 10_000, 'images')).toEqual({ usage: images(1_024), over: true });
+  expect(clampToBound(images(1e12), bound, undefined, 'images')).toEqual({ usage: images(1_024), over: true });
+});
+
+it('a node charges only the media of the endpoint that was called', () => {
+  const bound = { prompt: 1_000, completion: 10 };
+  const audio = { ...NO_USAGE, audioMs: 8_000 };
+  const images = { ...NO_USAGE, images: 1_024 };
+  const dropped = (usage: ReportedUsage, media: Endpoint['media']) => {
+    const cut = clampToBound(usage, bound, undefined, media);
+    expect(cut).toStrictEqual({ usage: NO_USAGE, over: true });
+  };
+  dropped(audio, undefined);
+  dropped(images, undefined);
+  dropped(audio, 'images');
+  dropped(images, 'speech');
+  dropped(images, 'uploaded_audio');
 });

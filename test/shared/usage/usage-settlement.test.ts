@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { newAcceptTimeout } from '../../../shared/attempts/accept-timeout.ts';
 import { OutboundAttempt } from '../../../shared/attempts/outbound-attempt.ts';
+import type { TokenBound } from '../../../shared/attempts/token-bound.ts';
 import { UsageSettlement } from '../../../shared/usage/usage-settlement.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -9,7 +10,7 @@ import { NO_USAGE } from '../../../shared/wire/reported-usage.ts';
 
 const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
 
-function upstreamOf(stream: number): OutboundAttempt {
+function upstreamOf(stream: number, bound?: TokenBound): OutboundAttempt {
   const request = {
     requestId: `req-${stream}`,
     attempt: 1,
@@ -25,6 +26,7 @@ function upstreamOf(stream: number): OutboundAttempt {
     receipt: 'paid',
     acceptMs: 1_000,
     bodyLength: 0,
+    ...(bound === undefined ? {} : { bound }),
   };
   return new OutboundAttempt(stream, request, null, {
     now: () => 0,
@@ -131,4 +133,20 @@ it('what an agent used before it was killed is estimated at once: no report of i
   }
   const estimated = (now: number) => settlement.take(now).records.map(({ stream }) => stream);
   expect([estimated(5_000), estimated(34_999), estimated(35_000)]).toEqual([[7], [], [8]]);
+});
+
+it('images that a node reports for a chat are not charged, whether its attempt is known or proven', () => {
+  const bound = { prompt: 100, completion: 100 };
+  const opening = { receipt: 'paid', endpoint: 1, streamed: true, openedAt: 0, expiresAt: 1e6, bound };
+  const late = { opening: () => opening, running: () => undefined, nextStream: () => 9 };
+  const settlement = new UsageSettlement('s', late);
+  const usage = { ...USAGE, images: 1_024, audioMs: 60_000 };
+  settlement.report(1, usage, upstreamOf(1, bound), 0);
+  settlement.named({ stream: 2, usage, name: nameOf(2) }, undefined, 0);
+  const { records } = settlement.take(0, true);
+  expect(records.map(({ images, audioMs }) => [images, audioMs])).toEqual([
+    [undefined, undefined],
+    [undefined, undefined],
+  ]);
+  expect(settlement.takeAnomalies()).toEqual(['over_bound', 'over_bound']);
 });
