@@ -65,6 +65,7 @@ export class EngineProbe {
   /** A connection used only for probes, so that a proxy from the agent's environment is never used for the engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: ANSWER.mostMs });
   readonly #answers = new AdaptiveTimeout(ANSWER);
+  #running: Promise<EngineProbeResult> | undefined;
 
   constructor(target: EngineTarget) {
     this.#target = target;
@@ -79,8 +80,15 @@ export class EngineProbe {
     return this.#listed;
   }
 
-  /** Probes once. Never rejects. */
-  async look(): Promise<EngineProbeResult> {
+  /** Probes once, or joins the probe that is running. Never rejects. */
+  look(): Promise<EngineProbeResult> {
+    this.#running ??= this.#look().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async #look(): Promise<EngineProbeResult> {
     try {
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/v1/models', signal));
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };

@@ -75,12 +75,12 @@ export class Engine {
     const result = await probe.look();
     const [first] = this.#prefillProbes;
     if (first === undefined || result.kind !== 'models') return result;
-    const prefills = await Promise.all(this.#prefillProbes.map((one) => one.look()));
-    const [prefill] = prefills;
-    if (prefill === undefined || prefills.some(({ kind }) => kind === 'models')) return result;
+    const looks = this.#prefillProbes.map((one) => one.look());
+    // An unreachable prefill engine delays its probe for up to a minute. Meanwhile the decode engine is probed again.
+    if (await anyServes(looks)) return result;
+    const [prefill] = await Promise.all(looks);
+    if (prefill === undefined || prefill.kind === 'models') return result;
     switch (prefill.kind) {
-      case 'models':
-        return result;
       case 'loading':
         return { kind: 'unknown', reason: 'the prefill engine is loading its model' };
       case 'refused':
@@ -143,13 +143,25 @@ export class Engine {
 
   /** Ends the probes. The last health stays known. */
   async unwatch(): Promise<void> {
-    await this.#watch?.close();
-    await Promise.all([this.#probe?.close(), ...this.#prefillProbes.map((one) => one.close()), this.#facts?.close()]);
+    // Closing the probes ends the running look, for which the watch waits.
+    const probes = [this.#probe, ...this.#prefillProbes];
+    await Promise.all([this.#watch?.close(), ...probes.map((one) => one?.close())]);
+    await this.#facts?.close();
   }
 
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {
     await Promise.all([this.unwatch(), this.#child?.stop(graceMs, hurry)]);
   }
+}
+
+/** Resolves with true as soon as one of the looks finds an engine that serves, or with false after the last look. */
+function anyServes(looks: readonly Promise<EngineProbeResult>[]): Promise<boolean> {
+  const serving = looks.map(async (look) => {
+    const { kind } = await look;
+    if (kind !== 'models') throw new Error(kind);
+    return true;
+  });
+  return Promise.any(serving).catch(() => false);
 }
 
 /** Maximum wait. A listener on this machine answers within microseconds; a remote one takes longer. */

@@ -1,7 +1,10 @@
 import { createServer } from 'node:http';
+import { createServer as createTcpServer, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { applyFacts, commandFacts, parseFact } from '../../../agent/engine/declared-model-facts.ts';
+import { Engine } from '../../../agent/engine/engine.ts';
 import { parseEngineTarget } from '../../../agent/engine/engine-address.ts';
 import { shellWrapped } from '../../../agent/engine/engine-command.ts';
 import { type EngineHealth, nextHealth, UNKNOWN_HEALTH } from '../../../agent/engine/engine-health.ts';
@@ -10,6 +13,7 @@ import { EngineProcess } from '../../../agent/engine/engine-process.ts';
 import { EngineWatch } from '../../../agent/engine/engine-watch.ts';
 import { LogTailBuffer } from '../../../agent/engine/log-tail-buffer.ts';
 import { engineSpan } from '../../../agent/engine/multi-machine-engine.ts';
+import { startEngine } from '../../support/engine.ts';
 
 const words = (line: string) => line.split(' ');
 
@@ -287,6 +291,68 @@ describe('a watch', () => {
     expect(watch.health.models).toEqual([]);
     expect(performance.now() - from).toBeGreaterThan(200);
     expect(looks).toBe(2);
+  });
+});
+
+describe('a prefill engine that accepts connections and never answers', () => {
+  /** Shorter than the wait for the answer of one probe, which is 5 s on every machine. */
+  const SOON_MS = 4_000;
+
+  /**
+   * A decode engine and its prefill engines, of which the first is silent. `asked`: the silent one has a connection.
+   * `waits`: the first probe of the silent one has not ended.
+   */
+  async function decoding(prefillUrls: readonly string[]) {
+    const connections: Socket[] = [];
+    const asked = Promise.withResolvers<void>();
+    const silent = createTcpServer((socket) => {
+      connections.push(socket.on('error', () => {}).resume());
+      asked.resolve();
+    });
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const address = silent.address();
+    const port = typeof address === 'object' && address ? address.port : 0;
+    const decode = await startEngine({ models: ['m'] });
+    const states = { serves: Promise.withResolvers<void>(), lost: Promise.withResolvers<void>() };
+    const engine = new Engine({
+      command: undefined,
+      target: parseEngineTarget({ url: decode.url, prefillUrls: [`http://127.0.0.1:${port}`, ...prefillUrls] }),
+      env: {},
+      stdout: new PassThrough().resume(),
+      stderr: new PassThrough().resume(),
+      log: () => {},
+      onHealth: ({ everReady, answering }) => {
+        if (answering) states.serves.resolve();
+        else if (everReady) states.lost.resolve();
+      },
+      now: () => performance.now(),
+    });
+    onTestFinished(async () => {
+      await engine.unwatch();
+      await decode.close();
+      for (const connection of connections) connection.destroy();
+      silent.close();
+    });
+    const waits = () => connections[0]?.readableEnded === false && connections[0].closed === false;
+    return { engine, decode, asked: asked.promise, serves: states.serves.promise, lost: states.lost.promise, waits };
+  }
+
+  it('does not delay the news that the decode engine serves or has ended', async () => {
+    const prefill = await startEngine({ models: ['m'] });
+    onTestFinished(() => prefill.close());
+    const { engine, decode, asked, serves, lost, waits } = await decoding([prefill.url]);
+    await Promise.all([asked, serves]);
+    await decode.close();
+    engine.lookSoon();
+    await lost;
+    expect(waits()).toBe(true);
+  });
+
+  it('does not delay the end of the watch', async () => {
+    const { engine, asked } = await decoding([]);
+    await asked;
+    const late = delay(SOON_MS, 'late', { ref: false });
+    expect(await Promise.race([engine.unwatch(), late])).toBe(undefined);
   });
 });
 
