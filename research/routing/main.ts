@@ -3,6 +3,7 @@
  * caches of all nodes, on Mooncake's trace of conversations.
  */
 import { readFileSync } from 'node:fs';
+import { seededRandom } from '../../scheduler/simulator/random.ts';
 import { percent, table } from '../../scheduler/validate/text-table.ts';
 import { type Fleet, ROUTERS, replay } from './kv-routing.ts';
 import { readMooncake } from './mooncake-trace.ts';
@@ -19,20 +20,10 @@ const FLEETS: readonly Fleet[] = [
   { ...FLEET, nodes: 8, blocks: 4_000 },
   { ...FLEET, nodes: 32, blocks: 1_000, speed: 4 },
 ];
-/** A repeatable generator (mulberry32). */
-function generator(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 const rows: string[][] = [];
 for (const fleet of FLEETS)
   for (const router of ROUTERS) {
-    const { cached, mean, p95 } = replay(requests, fleet, router, generator(1));
+    const { cached, mean, p95 } = replay(requests, fleet, router, seededRandom(1));
     const cache = `${fleet.nodes} nodes, ${fleet.blocks} blocks`;
     rows.push([cache, router, percent(cached), mean.toFixed(2), p95.toFixed(2)]);
   }
