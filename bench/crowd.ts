@@ -4,13 +4,12 @@
  * `--streams N --rates 2,5,10 --seconds N --repeats N`. Prints a table and writes bench/results/crowd.json; exit code 1
  * if the requirement is missed at the first rate.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from '../test/support/where.ts';
 import { openBenchCluster, peak, resident, warm } from './bench-cluster.ts';
-import { aboutMachine, watchMachine } from './machine.ts';
-import { judged, type Row, table } from './report.ts';
+import { watchMachine } from './machine.ts';
+import { judged, publish, type Row } from './report.ts';
 import { run } from './run.ts';
 import { crowd, type Seen } from './sections/crowd.ts';
 import { quantile, repeated } from './stats.ts';
@@ -87,12 +86,7 @@ async function main(): Promise<number> {
         note: 'direct: before',
       });
   }
-  const machine = measuredOn();
-  console.log(`\n${aboutMachine(machine)}\n`);
-  console.log(table(rows));
-  mkdirSync(join(values.out, '..'), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify({ machine, rows }, undefined, 1)}\n`);
-  return rows.some(({ met }) => met === false) ? 1 : 0;
+  return publish(measuredOn(), rows, values.out);
 }
 
 await run(main);

@@ -4,8 +4,7 @@
  * what they use without requests. Processor time is hardly affected by other programs on the machine. `--seconds N
  * --repeats N`. Writes bench/results/processes.json. Needs wrk and PostgreSQL.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { startAgent } from '../test/support/agent.ts';
@@ -16,9 +15,9 @@ import { ROOT } from '../test/support/where.ts';
 import { startEngine, warm } from './bench-cluster.ts';
 import type { Target } from './client.ts';
 import { MODEL } from './engine-answers.ts';
-import { aboutMachine, watchMachine } from './machine.ts';
+import { watchMachine } from './machine.ts';
 import { ranFor } from './ran-for.ts';
-import { type Row, table } from './report.ts';
+import { publish, type Row } from './report.ts';
 import { run } from './run.ts';
 import { wrk } from './sections/throughput.ts';
 import { median, repeated } from './stats.ts';
@@ -165,11 +164,7 @@ async function main(): Promise<number> {
     value: Math.max(...Object.values(loaded)),
     unit: 'MiB',
   });
-  const machine = measuredOn();
-  console.log(`${aboutMachine(machine)}\n\n${table(rows)}`);
-  mkdirSync(dirname(values.out), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify({ machine, rows }, undefined, 1)}\n`);
-  return 0;
+  return publish(measuredOn(), rows, values.out);
 }
 
 await run(main);

@@ -1,4 +1,7 @@
 /** The result of a section of the benchmark, and how it is shown. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { aboutMachine, type Machine } from './machine.ts';
 
 export interface Row {
   /** The section of the benchmark, and when it ran (RFC 3339); set when the row is stored. */
@@ -51,6 +54,14 @@ export function table(rows: readonly Row[]): string {
   ]);
   const head = ['', 'at', 'direct', 'gateway', 'measured (least … most of the repeats)', 'required'];
   return markdown([head, ...lines]);
+}
+
+/** Prints the rows and the machine, and writes both to a file. Returns the exit code: 1 if a requirement is missed. */
+export function publish(machine: Machine, rows: readonly Row[], file: string): number {
+  console.log(`\n${aboutMachine(machine)}\n\n${table(rows)}`);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, `${JSON.stringify({ machine, rows }, undefined, 1)}\n`);
+  return rows.some(({ met }) => met === false) ? 1 : 0;
 }
 
 /** The first row is the head. Columns are as wide as their widest cell, so that the table is readable as text, too. */

@@ -6,7 +6,6 @@
  * request needs if the other process has the agent's socket. `--seconds N --repeats N --workers 1,2,4`. Writes
  * bench/results/workers.json; exit code 1 if a requirement is missed.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startAgent } from '../test/support/agent.ts';
@@ -17,9 +16,9 @@ import { ROOT } from '../test/support/where.ts';
 import { request, startEngine, warm } from './bench-cluster.ts';
 import { Client, type Target } from './client.ts';
 import { MODEL } from './engine-answers.ts';
-import { aboutMachine, watchMachine } from './machine.ts';
+import { watchMachine } from './machine.ts';
 import { startOriginal } from './peers/original.ts';
-import { judged, type Row, table } from './report.ts';
+import { judged, publish, type Row, table } from './report.ts';
 import { run } from './run.ts';
 import { wrk } from './sections/throughput.ts';
 import { median, quantile, repeated } from './stats.ts';
@@ -219,12 +218,7 @@ async function main(): Promise<number> {
     const names = ['fifth of a core', 'fifths of a core'] as const;
     rows.push(...(await scaling(counts, { names, what: ', the original in Go', least: {} }, original)));
   }
-  const machine = measuredOn();
-  console.log(`\n${aboutMachine(machine)}\n`);
-  console.log(table(rows));
-  mkdirSync(join(values.out, '..'), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify({ machine, rows }, undefined, 1)}\n`);
-  return rows.some(({ met }) => met === false) ? 1 : 0;
+  return publish(measuredOn(), rows, values.out);
 }
 
 await run(main);
