@@ -1,5 +1,12 @@
 /** Other replicas of one model on the GPUs that a layout uses. Pure. */
-import { type FollowedPool, type FollowProblem, type Layout, optionsOf, type ReplicaOption } from './follow-problem.ts';
+import {
+  type FollowedPool,
+  type FollowProblem,
+  type ForecastDemand,
+  type Layout,
+  optionsOf,
+  type ReplicaOption,
+} from './follow-problem.ts';
 import { transitionCost } from './transition-cost.ts';
 
 /** Number of layouts from which on none is returned: to compare more takes longer than a decision is worth. */
@@ -14,11 +21,19 @@ const CHOSEN = 12;
  * time. Only for models that can be simulated: averages hardly differ between these layouts.
  */
 export function alternativeLayouts(problem: FollowProblem, layouts: readonly Layout[]): Layout[] {
+  const known = new Map<string, Layout[]>();
   return layouts.flatMap((layout) =>
-    problem.models.flatMap(({ model, pin, examples }) => {
+    problem.models.flatMap((demand) => {
+      const { model, pin, examples } = demand;
       const own = optionsOf(problem, model).filter((i) => problem.options[i]?.fixed !== true);
       const isSimulated = examples !== undefined && own.every((i) => problem.options[i]?.engine !== undefined);
-      return pin === undefined && isSimulated ? layoutsOn(problem, model, layout, poolsOf(problem, layout, own)) : [];
+      if (pin !== undefined || !isSimulated) return [];
+      const pools = poolsOf(problem, layout, own);
+      // Layouts for several demands often give a model the same GPUs.
+      const key = JSON.stringify([model, pools]);
+      const others = known.get(key) ?? layoutsOn(problem, demand, own, pools);
+      known.set(key, others);
+      return others.map((other) => layout.map((count, i) => (own.includes(i) ? (other[i] ?? 0) : count)));
     }),
   );
 }
@@ -38,19 +53,19 @@ function poolsOf({ options, pools }: FollowProblem, layout: Layout, own: readonl
   });
 }
 
-/** The best layouts in which a model fills these pools, and all else is as in `layout`. */
-export function layoutsOn(
+/** The best layouts in which these options of a model fill these pools. They have no replicas of other models. */
+function layoutsOn(
   problem: FollowProblem,
-  model: string,
-  layout: Layout,
+  demand: ForecastDemand,
+  own: readonly number[],
   pools: readonly FollowedPool[],
 ): Layout[] {
-  const own = optionsOf(problem, model).filter((i) => problem.options[i]?.fixed !== true);
-  const rest = layout.map((count, i) => (own.includes(i) ? 0 : count));
-  const layouts = filled(problem, undominated(problem, own), rest, pools);
+  const layouts = filled(problem, undominated(problem, own), pools);
   if (layouts.length <= CHOSEN) return layouts;
+  // The costs of other models are equal in all these layouts.
+  const alone = { ...problem, models: [demand] };
   return layouts
-    .map((one) => ({ one, cost: transitionCost(problem, one, 0) }))
+    .map((one) => ({ one, cost: transitionCost(alone, one, 0) }))
     .sort((a, b) => a.cost - b.cost)
     .slice(0, CHOSEN)
     .map(({ one }) => one);
@@ -75,14 +90,9 @@ function undominated({ options }: FollowProblem, indexes: readonly number[]): nu
     .map(({ i }) => i);
 }
 
-/** Adds replicas of these options to `rest`, in all ways that leave space for none of them. */
-function filled(
-  { options }: FollowProblem,
-  own: readonly number[],
-  rest: Layout,
-  pools: readonly FollowedPool[],
-): Layout[] {
-  const counts = [...rest];
+/** Replicas of these options beside the fixed ones, in all ways that leave space for no other replica. */
+function filled({ options, running }: FollowProblem, own: readonly number[], pools: readonly FollowedPool[]): Layout[] {
+  const counts = options.map(({ fixed }, i) => (fixed === true ? (running[i] ?? 0) : 0));
   const left = new Map(pools.map((pool) => [pool.id, { ...pool }]));
   const fits = (i: number): boolean => {
     const { place, gpus = 1 } = options[i] ?? {};

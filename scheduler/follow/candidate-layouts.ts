@@ -4,7 +4,7 @@
  */
 import { LpProgram, type LpSolution, loadSolver, type Solve } from '../solver/highs.ts';
 import { alternativeLayouts } from './alternative-layouts.ts';
-import { type FollowProblem, type Layout, optionsOf, sameLayout, TRACE_DEMAND } from './follow-problem.ts';
+import { type FollowProblem, type Layout, layoutKey, optionsOf, TRACE_DEMAND } from './follow-problem.ts';
 
 /** If replicas have capacity to spare, a layout fills them at most to this share, because requests queue above it. */
 const TARGET_LOAD = 0.75;
@@ -32,18 +32,15 @@ export function candidateLayoutsBy(solve: Solve, problem: FollowProblem): Layout
   demands.push(
     problem.models.map(({ high }) => (high[0] ?? []).map((_, kind) => Math.max(...high.map((row) => row[kind] ?? 0)))),
   );
-  const found: Layout[] = [];
-  for (const demand of demands) {
-    const layout = layoutFor(solve, problem, demand);
-    if (layout !== undefined && !found.some((known) => sameLayout(known, layout))) found.push(layout);
-  }
-  const alternatives = alternativeLayouts(problem, found);
-  return [
-    ...found,
-    ...alternatives.filter(
-      (one, n) => ![...found, ...alternatives.slice(0, n)].some((known) => sameLayout(known, one)),
-    ),
-  ];
+  const found = distinct(demands.map((demand) => layoutFor(solve, problem, demand)).filter((one) => one !== undefined));
+  return distinct([...found, ...alternativeLayouts(problem, found)]);
+}
+
+/** Each layout once, in the order given. */
+function distinct(layouts: readonly Layout[]): Layout[] {
+  const byKey = new Map<string, Layout>();
+  for (const layout of layouts) if (!byKey.has(layoutKey(layout))) byKey.set(layoutKey(layout), layout);
+  return [...byKey.values()];
 }
 
 /** Requests/s, as `[model][kind]`. */

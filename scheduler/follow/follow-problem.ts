@@ -66,6 +66,9 @@ export const TRACE_DEMAND = 1e-3;
 
 export const sameLayout = (a: Layout, b: Layout): boolean => a.every((count, i) => count === b[i]);
 
+/** A key of a map by layout. */
+export const layoutKey = (layout: Layout): string => layout.join();
+
 /** Number of replicas of `to` that do not run yet. */
 export const startsOf = (from: Layout, to: Layout): number =>
   to.reduce((sum, count, i) => sum + Math.max(0, count - (from[i] ?? 0)), 0);

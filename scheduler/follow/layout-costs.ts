@@ -1,5 +1,5 @@
 /** Costs of layouts in a decision: by averages, and what a simulation adds for the best ones. */
-import { type FollowProblem, type Layout, sameLayout } from './follow-problem.ts';
+import { type FollowProblem, type Layout, layoutKey } from './follow-problem.ts';
 import { simulatedDifferences } from './rehearsal.ts';
 import { transitionCost } from './transition-cost.ts';
 
@@ -16,28 +16,27 @@ interface Course {
 export class LayoutCosts {
   readonly #problem: FollowProblem;
   readonly #steps: number;
-  /** Simulated minus average request seconds over the horizon; the first is the running layout. */
-  readonly #differences: readonly { layout: Layout; seconds: number }[];
+  /** Costs by averages of layouts, if the change is ordered in each slot. One entry per candidate of the decision. */
+  readonly #averages = new Map<string, readonly number[]>();
+  /** Simulated minus average request seconds over the horizon. One entry per layout that was simulated. */
+  readonly #differences = new Map<string, number>();
 
-  constructor(problem: FollowProblem, steps: number, simulated: readonly Layout[]) {
+  constructor(problem: FollowProblem, steps: number) {
     this.#problem = problem;
     this.#steps = steps;
-    const layouts = [problem.running, ...simulated];
-    const differences = simulatedDifferences(problem, layouts);
-    this.#differences = layouts.map((layout, i) => ({ layout, seconds: differences[i] ?? 0 }));
+  }
+
+  /** From here on, the costs of these layouts and of the running one include what a simulation adds. */
+  simulate(simulated: readonly Layout[]): void {
+    const layouts = [this.#problem.running, ...simulated];
+    const differences = simulatedDifferences(this.#problem, layouts);
+    for (const [i, layout] of layouts.entries()) this.#differences.set(layoutKey(layout), differences[i] ?? 0);
   }
 
   /** The cost of the current layout over the horizon, request seconds. */
   get stay(): number {
     const { running } = this.#problem;
     return Math.max(0, transitionCost(this.#problem, running, undefined) + this.#difference(running));
-  }
-
-  /** The cost if the change to a layout is ordered in slot `at`. */
-  change(layout: Layout, at: number): number {
-    const after = (this.#steps - at) / this.#steps;
-    const before = this.#difference(this.#problem.running) * (1 - after);
-    return Math.max(0, transitionCost(this.#problem, layout, at) + before + this.#difference(layout) * after);
   }
 
   /** The cheapest of these layouts, and when to change to it; the current one if none is cheaper. */
@@ -59,11 +58,25 @@ export class LayoutCosts {
       .map(({ layout }) => layout);
   }
 
+  /** The costs if the change to a layout is ordered in each of the slots ahead. */
   #courses(layout: Layout): Course[] {
-    return Array.from({ length: this.#steps }, (_, at) => ({ layout, at, cost: this.change(layout, at) }));
+    const [own, running] = [this.#difference(layout), this.#difference(this.#problem.running)];
+    return this.#averagesOf(layout).map((averages, at) => {
+      const after = (this.#steps - at) / this.#steps;
+      return { layout, at, cost: Math.max(0, averages + running * (1 - after) + own * after) };
+    });
+  }
+
+  #averagesOf(layout: Layout): readonly number[] {
+    const key = layoutKey(layout);
+    const averages =
+      this.#averages.get(key) ??
+      Array.from({ length: this.#steps }, (_, at) => transitionCost(this.#problem, layout, at));
+    this.#averages.set(key, averages);
+    return averages;
   }
 
   #difference(layout: Layout): number {
-    return this.#differences.find((one) => sameLayout(one.layout, layout))?.seconds ?? 0;
+    return this.#differences.get(layoutKey(layout)) ?? 0;
   }
 }

@@ -60,9 +60,10 @@ export class Decider {
     const { running } = problem;
     const steps = Math.max(1, ...problem.models.map(({ mean }) => mean.length));
     const layouts = candidates.filter((one) => !sameLayout(one, running));
-    const shortlist = new LayoutCosts(problem, steps, []).cheapest(layouts);
+    const costs = new LayoutCosts(problem, steps);
+    const shortlist = costs.cheapest(layouts);
     const wished = layouts.length > 0 && this.#target.length === running.length ? [this.#target] : [];
-    const costs = new LayoutCosts(problem, steps, [...shortlist, ...wished]);
+    costs.simulate([...shortlist, ...wished]);
     const stayCost = costs.stay;
     const stay: FollowDecision = {
       kind: 'keep',

@@ -1,7 +1,8 @@
 /** Other replicas on the GPUs of a layout. */
 import { expect, test } from 'vitest';
 import { candidateLayouts } from '../../../scheduler/follow/candidate-layouts.ts';
-import type { FollowProblem, Layout } from '../../../scheduler/follow/follow-problem.ts';
+import type { FollowProblem, ForecastDemand, Layout } from '../../../scheduler/follow/follow-problem.ts';
+import { LayoutCosts } from '../../../scheduler/follow/layout-costs.ts';
 import { Decider } from '../../../scheduler/follow/switch-decision.ts';
 import { layoutOf, options, problemOf, withoutEngines } from './simulated-site.ts';
 
@@ -55,4 +56,52 @@ test('the search ends where a model has too many layouts', async () => {
   const problem = problemOf([2_000, 1_000], NOTHING);
   const large: FollowProblem = { ...problem, pools: [{ id: 'p', gpus: 4_096, replicas: 4_096 }] };
   expect((await candidateLayouts(large)).length).toBeGreaterThan(0);
+});
+
+test('layouts of a model are ranked without the costs of other models', async () => {
+  const alone = problemOf([20, 10], NOTHING);
+  const other = { ...alone.models[0], model: 'measured', kinds: ['all'], examples: undefined };
+  let reads = 0;
+  const measured = {
+    ...other,
+    mean: [[1]],
+    get high() {
+      reads++;
+      return [[1]];
+    },
+  } as unknown as ForecastDemand;
+  const place = { model: 'measured', pool: 'other', tp: 1 };
+  const problem: FollowProblem = {
+    ...alone,
+    options: [...alone.options, { place, gpus: 1, rates: [10], latencyS: [1] }],
+    pools: [...alone.pools, { id: 'other', gpus: 1, replicas: 1 }],
+    models: [...alone.models, measured],
+    running: [...NOTHING, 0],
+  };
+  const layouts = await candidateLayouts(problem);
+  expect(layouts.length).toBeGreaterThan(12);
+  expect(layouts.every((layout) => layout.at(-1) === 1)).toBe(true);
+  // The integer program reads the forecast once per layout, not once per alternative.
+  expect(reads).toBeLessThan(10);
+});
+
+test('a decision computes the averages of a layout once', () => {
+  let reads = 0;
+  const problem = problemOf([20, 10], NOTHING);
+  const costs = new LayoutCosts(
+    {
+      ...problem,
+      get slotS() {
+        reads++;
+        return problem.slotS;
+      },
+    },
+    5,
+  );
+  const layouts = [layoutOf([2, 1, 4]), layoutOf([4, 1, 2])];
+  const first = costs.best(layouts);
+  const before = reads;
+  expect(costs.best(layouts)).toEqual(first);
+  // Only the costs of the running layout, once per model.
+  expect(reads - before).toBeLessThan(before / layouts.length / 2);
 });
