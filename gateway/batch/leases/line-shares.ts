@@ -2,14 +2,14 @@ import type { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
 
 /** A lease has at least the lines that a node runs in this time, because each lease costs requests. */
 const LEAST_S = 1;
-/** Interval at which the queue is asked for idle nodes while all lines are leased. */
+/** Minimum time between two questions to the queue for idle nodes, and between two counts of the leased lines. */
 const ASK_MS = 1_000;
 
 /** Divides the lines of a function's batch among busy and idle nodes. */
 export class LineShares {
   /** Idle nodes that could run lines of the batch, as the queue last said. */
   #idle = 0;
-  #askedMs = Number.NEGATIVE_INFINITY;
+  #checkedMs = Number.NEGATIVE_INFINITY;
 
   /** The queue says how many nodes are idle. */
   set(idle: number): void {
@@ -22,17 +22,21 @@ export class LineShares {
   }
 
   /** True if the queue should be asked now for idle nodes, which could take lines of other nodes. */
-  isDue({ waiting, open }: LeaseLedger, nowMs: number): boolean {
-    if (open === 0 || waiting > 0 || nowMs - this.#askedMs < ASK_MS) return false;
-    this.#askedMs = nowMs;
-    return true;
+  isDue(ledger: LeaseLedger, nowMs: number): boolean {
+    // Each commit asks, and the ledger counts the lines of all chunks.
+    if (nowMs - this.#checkedMs < ASK_MS) return false;
+    this.#checkedMs = nowMs;
+    return ledger.open > 0 && ledger.waiting === 0;
   }
 
-  /** Maximum lines of a lease; infinite: no node is idle. @param linesPerS of all nodes together */
+  /**
+   * Maximum lines of a lease. The node that asks is idle, too, even if the queue knows none: without this, the last
+   * chunk would go to one node whole while the other nodes end their last lines.
+   * @param linesPerS of all nodes together
+   */
   most({ open, leases }: LeaseLedger, linesPerS: number): number {
-    if (this.#idle === 0) return Number.POSITIVE_INFINITY;
     const least = (linesPerS / Math.max(1, leases.length)) * LEAST_S;
-    return Math.max(1, Math.ceil(open / (leases.length + this.#idle)), Math.ceil(least));
+    return Math.max(1, Math.ceil(open / (leases.length + Math.max(1, this.#idle))), Math.ceil(least));
   }
 
   /** The lines that each node keeps while others are idle and no line is free; undefined: all of them. */
