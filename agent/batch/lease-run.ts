@@ -179,12 +179,26 @@ export class LeaseRun {
   /** Gives lines to idle nodes that have not begun here, and keeps the lease of the others. */
   share(lines: readonly number[]): void {
     if (lines.length === 0) return;
-    this.drop(lines.length);
-    // If this request fails, the lines are free at the end of the lease.
-    this.gateway.giveBack(this.lease, lines).catch(() => {
-      this.#releasedLines += lines.length;
-      this.#endIfDone();
-    });
+    this.giveBack(lines.length);
+    neverRejects(this.#return(lines));
+  }
+
+  /**
+   * Repeated until the gateway has the lines, or until the lease is released with them: this node renews the lease, so
+   * that without it no node would run them before its last call here has ended.
+   */
+  async #return(lines: readonly number[]): Promise<void> {
+    while (!this.#isOver) {
+      try {
+        await this.gateway.giveBack(this.lease, lines);
+        this.#releasedLines -= lines.length;
+        return;
+      } catch (error) {
+        // The lease has ended: its lines are free.
+        if (error instanceof GatewayRefusalError && error.code === 'conflict') return;
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    }
   }
 
   /** Commits the ready results. A failed commit is repeated until the gateway accepts or refuses the results. */
@@ -292,6 +306,10 @@ export class LeaseRun {
     if (this.#leased && (this.#releasedLines > 0 || this.#stop.signal.aborted))
       this.gateway.release(this.lease).catch(() => {});
     this.#events.over();
+  }
+
+  get #isOver(): boolean {
+    return this.#renewal === undefined;
   }
 
   #end(): void {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { BatchGatewayClient } from '../../../agent/batch/batch-gateway-client.ts';
 import { LeaseRun } from '../../../agent/batch/lease-run.ts';
 import { GatewayRefusalError } from '../../../node/gateway-client.ts';
@@ -63,6 +63,54 @@ describe('a lease at work', () => {
     await work.settled();
     expect(heard.said.over).toBe(1);
     expect(released).toEqual([1]);
+  });
+
+  it('returns lines for idle nodes again until the gateway has them, and keeps its lease', async () => {
+    vi.useFakeTimers();
+    try {
+      const { released, gateway } = taking();
+      const returned: (readonly number[])[] = [];
+      const giveBack = async (_: GrantedLease, lines: readonly number[]) => {
+        if (returned.push(lines) < 3) throw new GatewayRefusalError(503, 'server_is_overloaded', 'Try again.');
+      };
+      const heard = events();
+      const work = new LeaseRun(LEASE, Object.assign(gateway, { giveBack }), heard);
+      work.share([2, 3]);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(returned).toEqual([
+        [2, 3],
+        [2, 3],
+        [2, 3],
+      ]);
+      for (const line of [0, 1]) work.add(result(line, '{}'));
+      await work.settled();
+      expect([heard.said.over, released]).toEqual([1, []]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('releases its lease with the lines that it could not return', async () => {
+    vi.useFakeTimers();
+    try {
+      const { released, gateway } = taking();
+      let asked = 0;
+      const giveBack = async () => {
+        asked += 1;
+        throw new Error('the gateway does not answer');
+      };
+      const heard = events();
+      const work = new LeaseRun(LEASE, Object.assign(gateway, { giveBack }), heard);
+      work.share([1, 2, 3]);
+      await vi.advanceTimersByTimeAsync(0);
+      work.add(result(0, '{}'));
+      await work.settled();
+      expect([heard.said.over, released]).toEqual([1, [1]]);
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect(asked).toBe(1);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('ends what runs when no line is wanted any more, commits what is done, and gives the lease back', async () => {
