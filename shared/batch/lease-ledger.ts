@@ -1,4 +1,4 @@
-import type { ChunkRange } from './batch-input-check.ts';
+import { CHUNK_LINES, type ChunkRange } from './batch-input-check.ts';
 import { type Bitmap, emptyBitmap, hasBit, setBit } from './bitmap.ts';
 import { freeCount, freeOf, haveCommonLine, type LeasedPart, openCount, openOf } from './lease-coverage.ts';
 
@@ -28,7 +28,10 @@ export interface ChunkState extends ChunkRange {
   leases: Lease[];
   /** The node at which lines failed last. It does not get the chunk before `untilMs`. */
   avoid?: { node: string; untilMs: number };
-  /** The current leases, and the newest HOLDERS_MAX of all. Only the nodes of these leases may commit results. */
+  /**
+   * The current leases, and the newest HOLDERS_MAX of those that ended with open lines. Only the nodes of these leases
+   * may commit results.
+   */
   holders: { epoch: number; node: string }[];
 }
 
@@ -51,8 +54,11 @@ export interface Grant {
 export const ENGINE_FAILURES_MAX = 3;
 /** A chunk is late if it has been leased for this many times the median duration. */
 const LATE_FACTOR = 2;
-/** Number of the most recent leases of a chunk for which results are accepted also after their end. */
-const HOLDERS_MAX = 8;
+/**
+ * Number of the most recent ended leases of a chunk for which results are accepted. A chunk may be divided among as
+ * many nodes as it has lines, and a gateway that was cut off from all of them gets their results later.
+ */
+const HOLDERS_MAX = CHUNK_LINES;
 /** How long a chunk is not granted to the node at which one of its lines failed. */
 const AVOID_MS = 10_000;
 /**
@@ -184,9 +190,7 @@ export class LeaseLedger {
     const { epoch } = chunk;
     const lease: Lease = { epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs, ...(lines && { lines }) };
     chunk.leases.push(lease);
-    const current = new Set(chunk.leases.map((one) => one.epoch));
-    const holders = [...chunk.holders, { epoch, node }];
-    chunk.holders = holders.filter((one, i) => current.has(one.epoch) || i >= holders.length - HOLDERS_MAX);
+    chunk.holders = holdersOf(chunk, { epoch, node });
     this.changed.add(chunk);
     return { chunk, lease, open: openOf(chunk, lease) };
   }
@@ -342,6 +346,8 @@ export class LeaseLedger {
       this.#durationsMs.push(nowMs - lease.grantedMs);
       if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift();
     }
+    const finished = new Set(chunk.leases.filter((one) => !kept.includes(one)).map((one) => one.epoch));
+    chunk.holders = chunk.holders.filter((one) => !finished.has(one.epoch));
     chunk.leases = kept;
     this.changed.add(chunk);
   }
@@ -365,6 +371,12 @@ export class LeaseLedger {
 interface LateLease {
   chunk: ChunkState;
   lease: Lease;
+}
+
+function holdersOf({ leases, holders }: ChunkState, added: ChunkState['holders'][number]): ChunkState['holders'] {
+  const current = new Set(leases.map(({ epoch }) => epoch));
+  const ended = holders.filter(({ epoch }) => !current.has(epoch)).slice(-HOLDERS_MAX);
+  return [...ended, ...holders.filter(({ epoch }) => current.has(epoch)), added];
 }
 
 /** The free lines of a chunk for a lease; undefined: the whole chunk. */

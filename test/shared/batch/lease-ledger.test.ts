@@ -192,6 +192,28 @@ describe('parts of chunks', () => {
 });
 
 describe('results', () => {
+  it('takes results of each node among which a chunk was divided, after all of them were lost', () => {
+    const ledger = ledgerOf(100);
+    const part = (node: string) => ledger.grant(node, 0, TTL_MS, any, undefined, 1);
+    const first = Array.from({ length: 100 }, (_, i) => part(`first-${i}`));
+    ledger.expire(TTL_MS);
+    for (let i = 0; i < 100; i++) part(`second-${i}`);
+    for (const [line, grant] of first.entries())
+      expect(grant && ledger.commit(refOf(grant), [line], 1)).toEqual([line]);
+    expect(ledger.open).toBe(0);
+  });
+
+  it('remembers ended leases only while their lines are open', () => {
+    const ledger = ledgerOf(100);
+    for (let line = 0; line < 99; line++) {
+      const grant = ledger.grant('a', 0, TTL_MS, any, undefined, 1);
+      if (grant !== undefined) ledger.commit(refOf(grant), grant.open, 1);
+    }
+    expect(ledger.chunks[0]?.holders).toEqual([]);
+    for (let i = 0; i < 150; i++) ledger.release(refOf(granted(ledger, `evicted-${i}`)));
+    expect(ledger.chunks[0]?.holders).toHaveLength(101);
+  });
+
   it('takes the first result of a line, also of a lease that has ended', () => {
     const ledger = ledgerOf(2);
     const old = granted(ledger, 'a');
