@@ -1,12 +1,15 @@
 import { CHUNK_LINES, type ChunkRange } from './batch-input-check.ts';
 import { type Bitmap, emptyBitmap, hasBit, setBit } from './bitmap.ts';
 import { freeCount, freeOf, haveCommonLine, type LeasedPart, openCount, openOf } from './lease-coverage.ts';
+import { LeaseDurations } from './lease-durations.ts';
 
 /** A node's right to run open lines of a chunk until the lease ends. */
 interface Lease extends LeasedPart {
   /** Number of this lease within its chunk. Later leases have higher numbers. */
   epoch: number;
   node: string;
+  /** Lines that the node runs, without those that it returned. Absent in leases that an earlier version stored. */
+  size?: number;
   grantedMs: number;
   expiresMs: number;
   /** The value of `expiresMs` that was last stored. */
@@ -52,7 +55,7 @@ export interface Grant {
 
 /** Number of engine failures after which a line gets an error as its result. Evictions do not count. */
 export const ENGINE_FAILURES_MAX = 3;
-/** A chunk is late if it has been leased for this many times the median duration. */
+/** A lease is late if it has taken this many times the usual duration of its lines. */
 const LATE_FACTOR = 2;
 /**
  * Number of the most recent ended leases of a chunk for which results are accepted. A chunk may be divided among as
@@ -68,15 +71,11 @@ const AVOID_MS = 10_000;
 const STALL_GAP_MS = 15_000;
 /** Additional time to renew a lease that expired while this process was stopped. Nodes renew every 10 s. */
 const EXCUSED_MS = 15_000;
-/** Minimum number of finished chunks for a median. */
-const MEDIAN_OF = 5;
 /**
  * A lease that has brought no result for this long ends, even if it is renewed. This is twice the time limit of one
  * line at an engine without counters.
  */
 const NO_RESULT_MAX_MS = 2 * 60 * 60_000;
-/** Maximum number of durations from which the median is computed. */
-const DURATIONS_MAX = 64;
 
 /**
  * Leases and results of one batch. Each line runs at least once, and its first result counts. A lease names the lines
@@ -88,7 +87,7 @@ export class LeaseLedger {
   readonly #chunks: ChunkState[];
   /** Chunks to store in the same transaction as the results. */
   readonly changed = new Set<ChunkState>();
-  readonly #durationsMs: number[] = [];
+  readonly #durations = new LeaseDurations();
   #open: number;
   #requeued = 0;
   /** When `expire` was last called. */
@@ -188,11 +187,13 @@ export class LeaseLedger {
     const lines = late === undefined ? partOf(chunk, most) : late.lease.lines;
     chunk.epoch += 1;
     const { epoch } = chunk;
-    const lease: Lease = { epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs, ...(lines && { lines }) };
+    const open = openOf(chunk, { ...(lines && { lines }) });
+    const times = { grantedMs: nowMs, expiresMs: nowMs + ttlMs };
+    const lease: Lease = { epoch, node, size: open.length, ...times, ...(lines && { lines }) };
     chunk.leases.push(lease);
     chunk.holders = holdersOf(chunk, { epoch, node });
     this.changed.add(chunk);
-    return { chunk, lease, open: openOf(chunk, lease) };
+    return { chunk, lease, open };
   }
 
   /**
@@ -284,7 +285,9 @@ export class LeaseLedger {
     if (lease === undefined || chunk === undefined) return 0;
     const before = freeCount(chunk);
     const returned = new Set(lines);
-    lease.lines = openOf(chunk, lease).filter((line) => !returned.has(line));
+    const open = openOf(chunk, lease);
+    lease.lines = open.filter((line) => !returned.has(line));
+    if (lease.size !== undefined) lease.size -= open.length - lease.lines.length;
     if (lease.lines.length === 0) chunk.leases = chunk.leases.filter((one) => one !== lease);
     this.changed.add(chunk);
     return freeCount(chunk) - before;
@@ -342,10 +345,8 @@ export class LeaseLedger {
     const kept = chunk.leases.filter((one) => openOf(chunk, one).length > 0);
     if (kept.length === chunk.leases.length) return;
     const lease = chunk.leases.find((one) => one.epoch === epoch);
-    if (lease !== undefined && !kept.includes(lease)) {
-      this.#durationsMs.push(nowMs - lease.grantedMs);
-      if (this.#durationsMs.length > DURATIONS_MAX) this.#durationsMs.shift();
-    }
+    if (lease !== undefined && !kept.includes(lease))
+      this.#durations.add(nowMs - lease.grantedMs, sizeOf(chunk, lease));
     const finished = new Set(chunk.leases.filter((one) => !kept.includes(one)).map((one) => one.epoch));
     chunk.holders = chunk.holders.filter((one) => !finished.has(one.epoch));
     chunk.leases = kept;
@@ -353,12 +354,12 @@ export class LeaseLedger {
   }
 
   #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): LateLease | undefined {
-    if (this.#durationsMs.length < MEDIAN_OF) return undefined;
-    const sorted = [...this.#durationsMs].sort((a, b) => a - b);
-    const lateMs = LATE_FACTOR * (sorted[Math.floor(sorted.length / 2)] ?? 0);
+    const usualMs = this.#durations.estimate();
+    if (usualMs === undefined) return undefined;
     let latest: LateLease | undefined;
     for (const chunk of this.#chunks)
       for (const lease of chunk.leases) {
+        const lateMs = LATE_FACTOR * usualMs(sizeOf(chunk, lease));
         if (lease.node === node || !allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
         // A third node would waste more than it saves.
         if (chunk.leases.some((one) => one !== lease && haveCommonLine(chunk, one, lease))) continue;
@@ -371,6 +372,10 @@ export class LeaseLedger {
 interface LateLease {
   chunk: ChunkState;
   lease: Lease;
+}
+
+function sizeOf(chunk: ChunkState, { size, lines }: Lease): number {
+  return size ?? lines?.length ?? chunk.lines;
 }
 
 function holdersOf({ leases, holders }: ChunkState, added: ChunkState['holders'][number]): ChunkState['holders'] {

@@ -141,6 +141,41 @@ describe('leases', () => {
   });
 });
 
+describe('leases of unequal length', () => {
+  /** A ledger with finished leases of these numbers of lines, each of which took a second, and a last chunk. */
+  const finished = (sizes: readonly number[], last: number) => {
+    const ledger = ledgerOf(...sizes, last);
+    for (const lines of sizes) {
+      const grant = granted(ledger, 'fast');
+      ledger.commit(refOf(grant), grant.open, lines * 1_000);
+    }
+    return ledger;
+  };
+  /** The second from which another node may run the last chunk, too. */
+  const lateAt = (ledger: LeaseLedger) => {
+    granted(ledger, 'slow');
+    return Array.from({ length: 300 }, (_, second) => second).find((second) => ledger.isLate(second * 1_000));
+  };
+
+  it('compares the time of a line, if the finished leases were shorter or longer than this one', () => {
+    expect(lateAt(finished([1, 1, 1, 50, 50], 50))).toBe(100);
+    expect(lateAt(finished([50, 50, 50, 1, 1], 1))).toBe(2);
+  });
+
+  it('expects no lease to be shorter than most finished ones: engines run lines at the same time', () => {
+    expect(lateAt(finished([50, 50, 50, 50, 50], 1))).toBe(100);
+  });
+
+  it('counts no line that the node returned', () => {
+    const ledger = finished([1, 1, 1, 1, 1], 50);
+    const grant = granted(ledger, 'slow');
+    ledger.giveBack(refOf(grant), grant.open.slice(10));
+    const rest = granted(ledger, 'other');
+    ledger.commit(refOf(rest), rest.open, 40_000);
+    expect([ledger.isLate(19_999), ledger.isLate(20_000)]).toEqual([false, true]);
+  });
+});
+
 describe('parts of chunks', () => {
   const openOf = (grant: Grant | undefined) => grant?.open;
 
