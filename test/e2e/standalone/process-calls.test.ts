@@ -1,5 +1,6 @@
 /** Calls of objects between processes. Here a process is a Cluster of the test's own process. */
 import { afterEach, expect, test, vi } from 'vitest';
+import * as z from 'zod';
 import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
 import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';
 import { runStatements } from '../../../gateway/hosts/node/cluster/linked-accounts.ts';
@@ -20,6 +21,8 @@ interface Process {
   silentMs: number;
   /** The owner of all objects, as this one sees it. */
   owner: string;
+  /** Called when it reads again which processes run. */
+  onRead(): void;
 }
 
 const processes: Process[] = [];
@@ -29,7 +32,7 @@ afterEach(async () => {
 
 /** A process with a membership that says which process owns all objects: by default OWNER. */
 async function start(incarnation: string): Promise<Process> {
-  const state = { silentMs: 0, owner: OWNER };
+  const state = { silentMs: 0, owner: OWNER, onRead: () => {} };
   const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0, stores: true };
   let see: Process['see'] = () => {};
   const cluster = new Cluster({
@@ -41,7 +44,7 @@ async function start(incarnation: string): Promise<Process> {
         owns: () => incarnation === state.owner,
         ownerOf: () => state.owner,
         current: () => undefined,
-        now: async () => {},
+        now: async () => state.onRead(),
         get silentMs() {
           return state.silentMs;
         },
@@ -131,6 +134,70 @@ test('a process without other processes grants limits without PostgreSQL', async
   const { a, reserve } = await silent({ isLinked: false });
   a.see([]);
   expect(await reserve()).toEqual(['a', 'LIMITS', 'key:1', 'reserve', []]);
+});
+
+/** Three processes. Those in `links` reach each other in this order, such as `ab` for a link from a to b. */
+async function three(links: readonly string[]) {
+  const all = { a: await start('a'), b: await start('b'), d: await start('d') };
+  const of = (name: string | undefined) => processes.find(({ row }) => row.incarnation === name) ?? all.a;
+  const seen = new Map<Process, ProcessRow[]>();
+  for (const [from, to] of links.map((link) => [of(link[0]), of(link[1])] as const)) {
+    const rows = [...(seen.get(from) ?? []), to.row];
+    seen.set(from, rows);
+    from.see(rows);
+    // A call of another class waits for the link.
+    for (const one of processes) one.owner = to.row.incarnation;
+    expect(await from.cluster.call('BATCH', 'key:1', 'wait', [])).toEqual([to.owner, 'BATCH', 'key:1', 'wait', []]);
+    for (const one of processes) one.owner = OWNER;
+  }
+  const grant = async (by: Process) => {
+    const [owner] = z.array(z.unknown()).parse(await by.cluster.call('LIMITS', 'key:1', 'reserve', []));
+    return owner;
+  };
+  return { ...all, grant };
+}
+
+test('no process in doubt grants limits for another one while both reach the new owner', async () => {
+  const { a, b, d, grant } = await three(['ab', 'ad', 'ba', 'bd', 'da', 'db']);
+  a.silentMs = b.silentMs = 60_000;
+  d.owner = 'd';
+  expect([await grant(a), await grant(b)]).toEqual(['d', 'd']);
+});
+
+test('a process in doubt waits while a process that reaches PostgreSQL finds the owner', async () => {
+  const { a, b, grant } = await three(['ab', 'ba']);
+  a.silentMs = 60_000;
+  b.owner = 'unknown';
+  a.onRead = () => {
+    b.owner = 'b';
+  };
+  expect(await grant(a)).toBe('b');
+});
+
+test('a process in doubt asks the owner that it knows, and needs no other process for it', async () => {
+  const { a, b, d, grant } = await three(['ab', 'ad']);
+  a.silentMs = 60_000;
+  a.owner = b.owner = d.owner = 'd';
+  expect(await grant(a)).toBe('d');
+});
+
+test('while PostgreSQL is away for all, a process reaches the owner of limits through another one', async () => {
+  const { a, b, d, grant } = await three(['ab', 'bd']);
+  a.see([b.row, { ...d.row, address: '127.0.0.1:1' }]);
+  a.silentMs = b.silentMs = d.silentMs = 60_000;
+  a.owner = b.owner = d.owner = 'd';
+  expect(await grant(a)).toBe('d');
+});
+
+test('a process in doubt grants no limits for a process that does not reach the owner', async () => {
+  const { a, b, d, grant } = await three(['ab', 'bd']);
+  b.silentMs = 60_000;
+  b.owner = 'b';
+  a.owner = d.owner = 'd';
+  a.onRead = () => {
+    b.owner = 'd';
+  };
+  expect(await grant(a)).toBe('d');
 });
 
 test('statements of another process that are not statements run nothing', async () => {

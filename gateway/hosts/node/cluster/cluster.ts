@@ -49,6 +49,17 @@ interface Peer {
   wasOpen: boolean;
 }
 
+/** Ways to call an object. */
+interface Ways<T> {
+  here(): Promise<T>;
+  /** Through the link to the owner. */
+  there(link: LinkClient): Promise<T>;
+  /** Through a process that passes the call on. `sure`: only to an owner that cannot have lost the object. */
+  relayed?(link: LinkClient, sure: boolean): Promise<T>;
+  /** True if the log does not stop a former owner of the object. */
+  countsInMemory?: boolean;
+}
+
 export class Cluster {
   readonly #options: ClusterOptions;
   readonly #membership: ProcessMembership;
@@ -137,16 +148,13 @@ export class Cluster {
       if (link === undefined) return this.#options.local.call(className, name, method, args);
       return link.call({ className, name, method, args });
     }
-    if (className === LIMITS) {
-      await this.#membership.current();
-      if (this.#isInDoubt) return this.#callInDoubt({ className, name, method, args });
-    }
-    return this.#atOwner(
-      `${className}/${name}`,
-      () => this.#options.owned.call(className, name, method, args),
-      (link) => link.call({ className, name, method, args }),
-      (link) => link.call({ className, name, method, args, relayed: true }),
-    );
+    const call = { className, name, method, args };
+    return this.#atOwner(`${className}/${name}`, {
+      here: () => this.#options.owned.call(className, name, method, args),
+      there: (link) => link.call(call),
+      relayed: (link, sure) => link.call({ ...call, relayed: true, sure }),
+      countsInMemory: className === LIMITS,
+    });
   }
 
   async fetch(className: string, name: string, request: Request): Promise<Response> {
@@ -156,11 +164,10 @@ export class Cluster {
         ? this.#options.local.fetch(className, name, request)
         : link.fetch(className, name, request);
     }
-    return this.#atOwner(
-      `${className}/${name}`,
-      () => this.#options.owned.fetch(className, name, request),
-      (link) => link.fetch(className, name, request.clone()),
-    );
+    return this.#atOwner(`${className}/${name}`, {
+      here: () => this.#options.owned.fetch(className, name, request),
+      there: (link) => link.fetch(className, name, request.clone()),
+    });
   }
 
   #tunnelElsewhere(session: string): LinkClient | undefined {
@@ -176,23 +183,22 @@ export class Cluster {
    * Calls an object at its owner. Waits for an owner for at most OWNER_WAIT_MS. If this process does not reach the
    * owner, another process passes the call on.
    */
-  async #atOwner<T>(
-    key: string,
-    here: () => Promise<T>,
-    there: (link: LinkClient) => Promise<T>,
-    relayed?: (link: LinkClient) => Promise<T>,
-  ): Promise<T> {
+  async #atOwner<T>(key: string, ways: Ways<T>): Promise<T> {
+    const { here, there, relayed, countsInMemory = false } = ways;
     const slot = slotOf(key);
     const until = performance.now() + OWNER_WAIT_MS;
     for (;;) {
       await this.#membership.current();
-      if (this.#membership.owns(slot)) return here();
+      const inDoubt = countsInMemory && this.#isInDoubt;
+      if (this.#membership.owns(slot) && !inDoubt) return here();
       const owner = this.#membership.ownerOf(slot);
       const link = this.#linkTo(owner);
-      const relay = owner === undefined || link !== undefined ? undefined : this.#anyLink();
+      const others = relayed === undefined || (owner === undefined && !inDoubt) ? [] : this.#linksExcept(link);
       try {
+        if (inDoubt && relayed !== undefined)
+          return await this.#callInDoubt(slot, link === undefined ? others : [link, ...others], here, relayed);
         if (link !== undefined) return await there(link);
-        if (relay !== undefined && relayed !== undefined) return await relayed(relay);
+        if (relayed !== undefined && others.length > 0) return await inTurn(others, (one) => relayed(one, true));
       } catch (error) {
         if (!(error instanceof MovedError)) throw error;
         neverRejects(this.#membership.now());
@@ -203,16 +209,27 @@ export class Cluster {
   }
 
   /**
-   * Calls a limits object while this process does not know its owner. Limits count in memory, so the log does not stop a
-   * former owner that still grants. Another process knows the owner better, and it may be this one.
+   * Calls a limits object while this process may have lost it. Limits count in memory, so the log does not stop a former
+   * owner that still grants. Owners without doubt come first; if all links say that the owner is in doubt, it continues.
    */
-  #callInDoubt(call: Omit<LinkCall, 'id'>): Promise<unknown> {
-    const link = this.#anyLink();
-    if (link !== undefined) return link.call({ ...call, relayed: true });
-    // A process with proof of its end is no longer a peer.
-    if (this.#others.some(({ incarnation }) => this.#peers.has(incarnation)))
-      return Promise.reject(new Error('this process reaches neither PostgreSQL nor another process'));
-    return this.#options.owned.call(call.className, call.name, call.method, call.args);
+  async #callInDoubt<T>(
+    slot: number,
+    links: readonly LinkClient[],
+    here: () => Promise<T>,
+    relayed: (link: LinkClient, sure: boolean) => Promise<T>,
+  ): Promise<T> {
+    if (links.length === 0) {
+      // A process with proof of its end is no longer a peer.
+      if (this.#others.some(({ incarnation }) => this.#peers.has(incarnation)))
+        throw new Error('this process reaches neither PostgreSQL nor another process');
+      return here();
+    }
+    try {
+      return await inTurn(links, (link) => relayed(link, true));
+    } catch (error) {
+      if (!(error instanceof MovedError) || !error.inDoubt) throw error;
+    }
+    return this.#membership.owns(slot) ? here() : inTurn(links, (link) => relayed(link, false));
   }
 
   /** The open link to a process. */
@@ -221,24 +238,26 @@ export class Cluster {
     return link?.isOpen === true ? link : undefined;
   }
 
-  #anyLink(): LinkClient | undefined {
-    for (const { link } of this.#peers.values()) if (link.isOpen) return link;
-    return undefined;
+  #linksExcept(known: LinkClient | undefined): LinkClient[] {
+    return [...this.#peers.values()].map(({ link }) => link).filter((link) => link.isOpen && link !== known);
   }
 
   // --- calls of other processes ---
 
   /** Passes on only a call that says so: a call crosses at most two links. */
-  async #callHere({ className, name, method, args, relayed }: LinkCall): Promise<unknown> {
+  async #callHere({ className, name, method, args, relayed, sure }: LinkCall): Promise<unknown> {
     if (className === TUNNEL) return this.#tunnelsHere(name).call(className, name, method, args);
     await this.#membership.current();
     const slot = slotOf(`${className}/${name}`);
     if (relayed === true && !this.#membership.owns(slot)) {
       const link = this.#linkTo(this.#membership.ownerOf(slot));
       if (link === undefined) throw new MovedError('this process does not reach the owner either');
-      return link.call({ className, name, method, args });
+      return link.call({ className, name, method, args, sure });
     }
-    return this.#ownedHere(className, name).call(className, name, method, args);
+    const owned = this.#ownedHere(className, name);
+    if (sure === true && className === LIMITS && this.#isInDoubt)
+      throw new MovedError('this process may have lost the object', { inDoubt: true });
+    return owned.call(className, name, method, args);
   }
 
   async #fetchHere(className: string, name: string, request: Request): Promise<Response> {
@@ -310,4 +329,21 @@ export class Cluster {
     this.#server.close();
     for (const { link } of this.#peers.values()) link.close();
   }
+}
+
+/**
+ * Asks one link after another, until one does not say that the object has moved.
+ * @throws MovedError, as a rejection; it is in doubt if all links said so
+ */
+async function inTurn<T>(links: readonly LinkClient[], ask: (link: LinkClient) => Promise<T>): Promise<T> {
+  let inDoubt = true;
+  for (const link of links) {
+    try {
+      return await ask(link);
+    } catch (error) {
+      if (!(error instanceof MovedError)) throw error;
+      inDoubt &&= error.inDoubt;
+    }
+  }
+  throw new MovedError('no process reaches the owner', { inDoubt });
 }

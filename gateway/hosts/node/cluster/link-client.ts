@@ -188,7 +188,7 @@ export class LinkClient {
       case 'result':
         return waiting?.resolve(reply.value);
       case 'moved':
-        return waiting?.reject(new MovedError('the object has another owner'));
+        return waiting?.reject(new MovedError('the object has another owner', { inDoubt: reply.inDoubt === true }));
       case 'error':
         return waiting?.reject(new LinkError(reply.message, { overloaded: reply.overloaded }));
     }

@@ -18,14 +18,16 @@ export const callSchema = z.object({
   args: z.array(z.unknown()),
   /** The caller does not reach the owner: the called process passes the call on, once. */
   relayed: z.boolean().optional(),
+  /** A process that may have lost its limits objects refuses the call. */
+  sure: z.boolean().optional(),
 });
 export type LinkCall = z.infer<typeof callSchema>;
 
-/** `moved`: the process does not own the object, and has not called it. */
+/** `moved`: the process does not own the object, and has not called it. `inDoubt`: the owner may have lost it. */
 export const replySchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('result'), id: z.number(), value: z.unknown() }),
   z.object({ kind: z.literal('error'), id: z.number(), message: z.string(), overloaded: z.boolean() }),
-  z.object({ kind: z.literal('moved'), id: z.number() }),
+  z.object({ kind: z.literal('moved'), id: z.number(), inDoubt: z.boolean().optional() }),
   /** Sessions of agents that connected to the process, or left it. `all`: earlier lists do not count. */
   z.object({ kind: z.literal('tunnels'), all: z.boolean(), opened: z.array(z.string()), closed: z.array(z.string()) }),
 ]);
@@ -54,6 +56,13 @@ export type LinkFetchReply = z.infer<typeof fetchReplySchema>;
 /** The called process does not own the object, and has not called it. */
 export class MovedError extends Error {
   override readonly name = 'Moved';
+  /** True if the process owned the object, but has not reached PostgreSQL since. */
+  readonly inDoubt: boolean;
+
+  constructor(message: string, { inDoubt = false } = {}) {
+    super(message);
+    this.inDoubt = inDoubt;
+  }
 }
 
 /** The link broke, or could not be used. If the call was sent, it may have happened. */

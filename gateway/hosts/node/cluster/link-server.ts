@@ -131,7 +131,7 @@ export class LinkServer {
       const value = await this.#options.call(call);
       reply(stream, { kind: 'result', id, value });
     } catch (error) {
-      if (error instanceof MovedError) return reply(stream, { kind: 'moved', id });
+      if (error instanceof MovedError) return reply(stream, { kind: 'moved', id, inDoubt: error.inDoubt });
       reply(stream, { kind: 'error', id, message: errorText(error), overloaded: isOverloaded(error) });
     }
   }
