@@ -1,11 +1,12 @@
 /** Measures how long the sound of an audio file is, while the file passes. Uses bounded memory. */
-import { type AudioFormat, audioFormatOf, HEADER_MAX_BYTES, MAGIC_BYTES } from './audio-formats.ts';
+import {
+  type AudioFormat,
+  audioFormatOf,
+  HEADER_MAX_BYTES,
+  MAGIC_BYTES,
+  UNREAD_BYTES_PER_MS,
+} from './audio-formats.ts';
 
-/**
- * Bytes per millisecond of a file in an unread format, such as MP4 and WebM: 32 kbit/s, as speech usually has
- * there. Without this estimate, a client could avoid a limit of audio seconds by its choice of a format.
- */
-const UNREAD_BYTES_PER_MS = 4;
 /** Raw samples as OpenAI's speech has them: 24 kHz, 16 bits, one channel. */
 const RAW_HZ = 24_000;
 const RAW_SAMPLE_BYTES = 2;

@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AudioDuration } from '../../../../shared/openai/audio/audio-duration.ts';
+import { audioFormatOf } from '../../../../shared/openai/audio/audio-formats.ts';
 import { UploadedAudio } from '../../../../shared/openai/audio/uploaded-audio.ts';
 import { cut, cuts } from '../support.ts';
-import { aac, flac, id3, mp3, opus, vorbis, wav } from './audio-files.ts';
+import { aac, flac, id3, mp3, ogg, opus, opusPages, vorbis, wav } from './audio-files.ts';
 
 function ms(file: Uint8Array, at: readonly number[] = []): number {
   const duration = new AudioDuration();
@@ -55,6 +56,39 @@ describe('the length of an audio file', () => {
     expect(ms(Buffer.from([0xff]))).toBe(0);
     expect(ms(Buffer.concat([id3(10), Buffer.alloc(3_980, 1)]))).toBe(1_000);
     expect(ms(wav(1).subarray(0, 40))).toBe(10);
+  });
+
+  it('counts what follows a long run of other bytes by its size, so that junk hides no sound', () => {
+    const junk = Buffer.alloc(80_000);
+    const unread = (file: Buffer) => (junk.length - 64 * 1024 + file.length) / 4;
+    expect(ms(Buffer.concat([mp3(1), junk, mp3(1_000)]))).toBeCloseTo(26 + unread(mp3(1_000)), -1);
+    expect(ms(Buffer.concat([opus(1), junk, opus(900)]))).toBeCloseTo(1_000 + unread(opus(900)), -1);
+    // A decoder reads on behind a tag that follows a frame.
+    expect(ms(Buffer.concat([mp3(50), id3(417 * 100).subarray(0, 10), mp3(100)]))).toBe(3_918);
+  });
+
+  it('of a stream is not changed by another one that is interleaved', () => {
+    const skeleton = ogg(Buffer.alloc(64), 0n, { flags: 2, serial: 9 });
+    const [head, ...rest] = opusPages(60);
+    const sound = ogg(Buffer.alloc(1_000), 2n ** 40n, { serial: 9 });
+    expect(ms(Buffer.concat([head, skeleton, ...rest]))).toBe(60_000);
+    expect(ms(Buffer.concat([head, skeleton, sound, ...rest]))).toBe(60_250);
+  });
+
+  it('of a compressed WAV is not hidden by the bytes per second that its header claims', () => {
+    const file = wav(10);
+    file.writeUInt16LE(0x11, 20);
+    file.writeUInt32LE(0xffffffff, 28);
+    expect(ms(file)).toBe(10_000);
+  });
+
+  it.each(['OggS', '\xff\xfb\x90\0'])('takes a bounded search for headers after %j', (magic) => {
+    const format = audioFormatOf(Buffer.from(magic.padEnd(12, '\0'), 'latin1'));
+    const header = Buffer.alloc(255);
+    let [at, steps] = [0, 0];
+    for (; at < 1e9 && steps < 1e6; steps++) at += format?.read(header, at) ?? 0;
+    expect(at).toBeGreaterThan(1e9);
+    expect(steps).toBeLessThanOrEqual(64 * 1024 + 1);
   });
 
   it('is a number for any bytes, and takes no long search', () => {

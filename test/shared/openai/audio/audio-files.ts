@@ -49,11 +49,13 @@ export function aac(frames: number, bytes = 50) {
   return Buffer.concat(Array.from({ length: frames }, () => frame));
 }
 
-function page(payload: Buffer, granule: bigint, flags = 0) {
+/** A page of Ogg. `granule`: samples up to its end. */
+export function ogg(payload: Buffer, granule: bigint, { flags = 0, serial = 1 } = {}) {
   const header = Buffer.alloc(27);
   header.write('OggS');
   header[5] = flags;
   header.writeBigInt64LE(granule, 6);
+  header.writeUInt32LE(serial, 14);
   const segments = Array.from({ length: Math.floor(payload.length / 255) + 1 }, (_, n) =>
     Math.min(255, payload.length - n * 255),
   );
@@ -61,20 +63,22 @@ function page(payload: Buffer, granule: bigint, flags = 0) {
   return Buffer.concat([header, Buffer.from(segments), payload]);
 }
 
-/** Two pages of Opus, which always counts 48,000 samples a second, and skips the first `preSkip`. */
-export function opus(seconds: number, preSkip = 312) {
+/** Opus always counts 48,000 samples a second, and skips the first `preSkip`. */
+export function opusPages(seconds: number, preSkip = 312): [head: Buffer, ...Buffer[]] {
   const head = Buffer.alloc(19);
   head.write('OpusHead');
   head.writeUInt16LE(preSkip, 10);
   const last = BigInt(Math.round(seconds * 48_000) + preSkip);
-  return Buffer.concat([page(head, 0n, 2), page(Buffer.alloc(700), -1n), page(Buffer.alloc(300), last)]);
+  return [ogg(head, 0n, { flags: 2 }), ogg(Buffer.alloc(700), -1n), ogg(Buffer.alloc(300), last)];
 }
+
+export const opus = (seconds: number) => Buffer.concat(opusPages(seconds));
 
 export function vorbis(seconds: number, rate = 22_050) {
   const head = Buffer.alloc(30);
   head.write('\x01vorbis', 'latin1');
   head.writeUInt32LE(rate, 12);
-  return Buffer.concat([page(head, 0n, 2), page(Buffer.alloc(500), BigInt(Math.round(seconds * rate)))]);
+  return Buffer.concat([ogg(head, 0n, { flags: 2 }), ogg(Buffer.alloc(500), BigInt(Math.round(seconds * rate)))]);
 }
 
 export function flac(samples: number, { rate = 44_100, bytes = 1_000 } = {}) {
