@@ -5,12 +5,10 @@
 
 import { ApiError } from './api-errors.ts';
 import { ByteSearch, decodeUtf8, encodeUtf8, sameBytes, startsWith } from './byte-search.ts';
+import { headerParameters, MAX_PART_HEADER_BYTES, multipartBoundary } from './multipart-headers.ts';
 
 const MAX_PARTS = 100;
-const MAX_PART_HEADER_BYTES = 16 * 1024;
 const MAX_MODEL_BYTES = 256;
-/** Allowed boundaries (RFC 2046 §5.1.1). */
-const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -30,33 +28,13 @@ function invalid(reason: string): ApiError {
   return new ApiError('invalid_multipart', `The multipart body is malformed: ${reason}.`);
 }
 
-/** One parameter of a header value: token or quoted-string with backslash escapes. */
-const PARAMETER = /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]*))/y;
-
-/** Parameters after the first word of a header value, with names in lower case. Undefined if a parameter is invalid. */
-function parameters(value: string): Map<string, string> | undefined {
-  const start = value.indexOf(';');
-  const found = new Map<string, string>();
-  PARAMETER.lastIndex = start < 0 ? value.length : start;
-  while (PARAMETER.lastIndex < value.length) {
-    const from = PARAMETER.lastIndex;
-    const match = PARAMETER.exec(value);
-    if (match === null) return /^[\s;]*$/.test(value.slice(from)) ? found : undefined;
-    const [, name = '', quoted, token = ''] = match;
-    const key = name.toLowerCase();
-    if (found.has(key)) return undefined;
-    found.set(key, quoted ?? token);
-  }
-  return found;
-}
-
 function boundaryOf(contentType: string): string {
   const [type = ''] = contentType.split(';', 1);
   if (type.trim().toLowerCase() !== 'multipart/form-data') {
     throw new ApiError('unsupported_media_type', 'This endpoint requires a multipart/form-data body.');
   }
-  const boundary = parameters(contentType)?.get('boundary');
-  if (boundary === undefined || !BOUNDARY.test(boundary)) throw invalid('the content type has no valid boundary');
+  const boundary = multipartBoundary(contentType);
+  if (boundary === undefined) throw invalid('the content type has no valid boundary');
   return boundary;
 }
 
@@ -96,7 +74,7 @@ function partName(header: string): string {
   if (disposition === undefined || !/^form-data\s*(;|$)/i.test(disposition)) {
     throw invalid('a part has no form-data content-disposition');
   }
-  const found = parameters(disposition);
+  const found = headerParameters(disposition);
   const name = found?.get('name');
   if (found === undefined || name === undefined) throw invalid('a part has no readable name');
   // Parsers differ in how they read escapes and RFC 2231 forms of a name.

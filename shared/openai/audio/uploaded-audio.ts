@@ -1,14 +1,18 @@
 /** Measures the audio of a multipart body while it passes. */
 import { ByteSearch, decodeUtf8, encodeUtf8 } from '../byte-search.ts';
+import { headerParameters, MAX_PART_HEADER_BYTES, multipartBoundary } from '../multipart-headers.ts';
 import { AudioDuration } from './audio-duration.ts';
 
-/** Longer headers of a part: the rest of the body is not measured. scan-multipart.ts refuses them. */
-const HEADERS_MAX_BYTES = 16 * 1024;
 const BLANK_LINE = new ByteSearch('\r\n\r\n');
 /** A body begins with its first boundary, without the line end that comes before each other one. */
 const LINE_END = encodeUtf8('\r\n');
-/** The part that holds the audio. Engines read it by its name. */
-const FILE = /;\s*name\s*=\s*"?file"?\s*(?:;|\r|$)/i;
+/** Engines read the audio from the part with this name. */
+const FILE = 'file';
+const DISPOSITION = /(?:^|\r\n)content-disposition:([^\r\n]*)/i;
+
+function isFile(headers: string): boolean {
+  return headerParameters(DISPOSITION.exec(headers)?.[1] ?? '')?.get('name') === FILE;
+}
 
 export class UploadedAudio {
   readonly #delimiter: ByteSearch;
@@ -22,11 +26,10 @@ export class UploadedAudio {
     this.#delimiter = new ByteSearch(`\r\n--${boundary}`);
   }
 
-  /** Undefined if the content type has no boundary. */
+  /** Undefined if the content type has no valid boundary. */
   static of(contentType: string | undefined): UploadedAudio | undefined {
-    const [, quoted, token] = /;\s*boundary\s*=\s*(?:"([^"\\]{1,70})"|([^\s";]{1,70}))/i.exec(contentType ?? '') ?? [];
-    const boundary = quoted ?? token;
-    return boundary === undefined || !/^[\x20-\x7e]+$/.test(boundary) ? undefined : new UploadedAudio(boundary);
+    const boundary = multipartBoundary(contentType ?? '');
+    return boundary === undefined ? undefined : new UploadedAudio(boundary);
   }
 
   push(chunk: Uint8Array): void {
@@ -38,7 +41,7 @@ export class UploadedAudio {
     for (let next = this.#step(bytes, at); next !== undefined; next = this.#step(bytes, at)) at = next;
     // The copy keeps the chunk's memory free. It is as short as a delimiter, or as the headers of one part.
     this.#held = bytes.slice(this.#state === 'content' ? this.#given(bytes, at) : at);
-    if (this.#state === 'headers' && this.#held.length > HEADERS_MAX_BYTES) this.#state = 'unread';
+    if (this.#state === 'headers' && this.#held.length > MAX_PART_HEADER_BYTES) this.#state = 'unread'; // the scan refuses such a body
   }
 
   /** Reads up to the end of the current content or headers. Undefined: their end is not in `bytes`. */
@@ -54,7 +57,7 @@ export class UploadedAudio {
     }
     const end = BLANK_LINE.indexIn(bytes, at);
     if (end < 0) return undefined;
-    this.#file = FILE.test(decodeUtf8(bytes.subarray(at, end))) ? new AudioDuration() : undefined;
+    this.#file = isFile(decodeUtf8(bytes.subarray(at, end))) ? new AudioDuration() : undefined;
     this.#state = 'content';
     return end + BLANK_LINE.bytes.length;
   }

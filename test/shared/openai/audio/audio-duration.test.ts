@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { AudioDuration } from '../../../../shared/openai/audio/audio-duration.ts';
 import { audioFormatOf } from '../../../../shared/openai/audio/audio-formats.ts';
 import { UploadedAudio } from '../../../../shared/openai/audio/uploaded-audio.ts';
+import { scanMultipart } from '../../../../shared/openai/scan-multipart.ts';
 import { cut, cuts } from '../support.ts';
 import { aac, flac, id3, mp3, ogg, opus, opusPages, vorbis, wav } from './audio-files.ts';
 
@@ -140,6 +141,23 @@ describe('the audio of a form', () => {
     expect(uploaded(form(field('model', 'm'), file(wav(1), 'other')))).toBe(0);
     // A field that contains the headers of a file does not count.
     expect(uploaded(form(field('prompt', '; name="file"\r\n\r\nRIFF'), file(wav(1))))).toBe(1_000);
+  });
+
+  it.each([
+    ['multipart/form-data; x="; boundary=other"; boundary=frontier', 'Content-Disposition: form-data; name="file"'],
+    ['multipart/form-data; boundary=frontier', 'Content-Disposition: form-data; filename="; name=x"; NAME=file'],
+    ['multipart/form-data; boundary="frontier"', 'X-Other: a\r\nCONTENT-DISPOSITION:form-data; name = "file"'],
+  ])('is counted for every form that the scan of the model accepts: %s', (contentType, headers) => {
+    const body = form(part(headers, wav(2)), field('model', 'm'));
+    expect(scanMultipart(body, contentType).model).toBe('m');
+    const audio = UploadedAudio.of(contentType);
+    audio?.push(body);
+    expect(audio?.ms).toBe(2_000);
+  });
+
+  it('is not that of a part which only mentions the name of the file', () => {
+    expect(uploaded(form(part('Content-Disposition: form-data; name="x"; filename="; name=file;"', wav(1))))).toBe(0);
+    expect(uploaded(form(part('Content-Disposition: form-data; name=x\r\nX: a; name=file', wav(1))))).toBe(0);
   });
 
   it('is that of the bytes so far', () => {
