@@ -190,7 +190,10 @@ export class LimitsObject extends GatewayObject {
       last = position;
       const elsewhere = this.#recent.add(source, settlement);
       const { before = elsewhere } = settlement;
-      const { gpuMs = 0, audioMs, images } = elsewhere === undefined ? settlement : {};
+      // Each source measures GPU time for itself. Only a complete report has media; an estimate that came first has none.
+      const gpuMs = elsewhere === undefined ? (settlement.gpuMs ?? 0) : 0;
+      const audioMs = (settlement.audioMs ?? 0) - (elsewhere?.audioMs ?? 0);
+      const images = (settlement.images ?? 0) - (elsewhere?.images ?? 0);
       const ageMs = Math.max(0, Date.now() - settlement.at);
       const month = ageMs < BACKDATED_MAX_MS ? monthOf(Math.min(settlement.at, Date.now())) : now.month;
       this.#limiter.settle({ ...settlement, before, gpuMs, audioMs, images, ageMs, month }, now);

@@ -3,13 +3,19 @@ import type { UsedTokens } from './token-estimator.ts';
 /** Attempts that are remembered: those of minutes, in which another process may settle an attempt again. */
 const REMEMBERED_MAX = 20_000;
 
-interface SettledAttempt extends UsedTokens {
+/** What a settlement counted. */
+interface Counted extends UsedTokens {
+  audioMs?: number | undefined;
+  images?: number | undefined;
+}
+
+interface SettledAttempt extends Counted {
   name: string;
   attempt: number;
   isComplete: boolean;
 }
 
-interface Remembered extends UsedTokens {
+interface Remembered extends Counted {
   source: string;
   isComplete: boolean;
 }
@@ -23,16 +29,17 @@ export class RecentSettlements {
   readonly #settled = new Map<string, Remembered>();
 
   /**
-   * Remembers a settlement. @returns the tokens that another source settled for the attempt; undefined: none. They are
-   * those of the settlement itself if the other source knew the complete usage and this one does not.
+   * Remembers a settlement. @returns what another source settled for the attempt; undefined: nothing. It is
+   * that of the settlement itself if the other source knew the complete usage and this one does not.
    */
-  add(source: string, { name, attempt, prompt, completion, isComplete }: SettledAttempt): UsedTokens | undefined {
+  add(source: string, { name, attempt, isComplete, ...settled }: SettledAttempt): Counted | undefined {
+    const { prompt, completion, audioMs, images } = settled;
+    const counted = { prompt, completion, audioMs, images };
     const id = `${name}/${attempt}`;
     const known = this.#settled.get(id);
-    if (known !== undefined && known.source !== source && known.isComplete && !isComplete)
-      return { prompt, completion };
+    if (known !== undefined && known.source !== source && known.isComplete && !isComplete) return counted;
     this.#settled.delete(id);
-    this.#settled.set(id, { source, prompt, completion, isComplete });
+    this.#settled.set(id, { source, ...counted, isComplete });
     const [oldest] = this.#settled.keys();
     if (this.#settled.size > REMEMBERED_MAX && oldest !== undefined) this.#settled.delete(oldest);
     return known === undefined || known.source === source ? undefined : known;

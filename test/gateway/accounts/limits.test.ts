@@ -12,6 +12,7 @@ afterEach(() => {
 });
 
 let subjects = 0;
+let nodes = 0;
 function object(): ObjectStub<LimitsObject> {
   return env.LIMITS.getByName(`key:test-${++subjects}`);
 }
@@ -88,6 +89,24 @@ test('a settlement that is said again counts once, and one that replaces an esti
   expect(await counter.uses({ keyId: 'k', key: limits, project: limits })).toMatchObject({
     key: [{ used: 420 }],
     project: [{ used: 420 }],
+  });
+});
+
+test('audio and images count once, also if another source estimated the attempt before', async () => {
+  const counter = object();
+  const key = { audio_seconds_per_month: 100, images_per_month: 100 };
+  await counter.reserve(ask('a', key));
+  const estimate = settlement('a', 0, 5, { isComplete: false });
+  const exact = settlement('a', 0, 20, { audioMs: 7_000, images: 2 });
+  for (const [source, settled] of [
+    ['node', estimate],
+    ['other', exact],
+    ['third', exact],
+    ['node', exact],
+  ] as const)
+    await counter.settle(source, [{ position: source === 'node' ? ++nodes : 1, settlement: settled }]);
+  expect(await counter.uses({ keyId: 'k', key, project: undefined })).toMatchObject({
+    key: [{ used: 7 }, { used: 2 }],
   });
 });
 

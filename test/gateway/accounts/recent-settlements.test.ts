@@ -12,6 +12,13 @@ test('the same attempt from another source: what was settled is returned', () =>
   expect(recent.add('b', { ...exact, attempt: 2 })).toBeUndefined();
 });
 
+test('an estimate counts no audio and no images, so those of a complete report are returned as not settled yet', () => {
+  const recent = new RecentSettlements();
+  recent.add('a', estimate);
+  expect(recent.add('b', { ...exact, audioMs: 3_000 })?.audioMs).toBeUndefined();
+  expect(recent.add('c', { ...exact, audioMs: 3_000 })).toMatchObject({ audioMs: 3_000 });
+});
+
 test('a source corrects its own settlements itself', () => {
   const recent = new RecentSettlements();
   recent.add('a', estimate);
