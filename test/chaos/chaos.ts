@@ -73,6 +73,8 @@ export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
 export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
+    // Each token wakes two processes. Two slow cores beside other tests manage about 400 tokens per second.
+    tokensPerSecond: 10,
     // Slurm's own grace period and its wait before a restart take longer than this.
     slurm: false,
     a: {
@@ -83,8 +85,6 @@ export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
       pauseMs: [1_000, 11_500],
       hangMs: [22_000, 27_000],
     },
-    // At most ten replicas: each token wakes two processes, and two slow cores cannot run sixteen replicas' processes
-    // in time.
     b: { steps: [10, 7, 4], secondsPerStep: 4 },
     c: { pauseSeconds: 2 },
   };

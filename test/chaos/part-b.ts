@@ -10,7 +10,7 @@ interface PartBOptions {
   steps: readonly number[];
   /** After the number is reached. */
   secondsPerStep: number;
-  /** Clients per concurrent response of all engines together. */
+  /** Clients per concurrent response of the engines of the largest step. */
   clientsPerSlot: number;
   random: () => number;
   log(line: string): void;
@@ -29,13 +29,15 @@ export interface PartB {
   problems: string[];
 }
 
+/** Time for all clients to connect and to get their first token, before the first window. */
+const WARM_UP_MS = 2_000;
 /** A step has at least this many windows; a window is at least a second long. */
 const WINDOWS_PER_STEP = 3;
 const PROBLEMS_MAX = 30;
 
 export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB> {
   const { steps, secondsPerStep, clientsPerSlot, random, log } = options;
-  const clients = Math.ceil(fleet.replicas.length * fleet.options.slots * clientsPerSlot);
+  const clients = Math.ceil(Math.max(...steps) * fleet.options.slots * clientsPerSlot);
   const traffic = new Traffic('b', { port: fleet.gateway.port, key: fleet.key }, random);
   const servings = new Map<number, number[]>();
   const live = async (step: number) => {
@@ -43,12 +45,13 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
     await fleet.atLeast(step);
   };
   await live(steps[0] ?? 0);
+  const going = traffic.closedLoop(clients);
+  await sleep(WARM_UP_MS);
   const begin = Math.ceil(Date.now() / 1_000);
   const watch = setInterval(() => {
     const second = Math.floor(Date.now() / 1_000);
     servings.set(second, [...(servings.get(second) ?? []), fleet.serving]);
   }, 100);
-  const going = traffic.closedLoop(clients);
   for (const step of steps) {
     log(`B: ${step} replicas`);
     await live(step);

@@ -103,14 +103,14 @@ export class Victims {
     if (served) strike.until = spell.until;
   }
 
-  /** From a shuffled deck, so that a short run has every kind too. */
+  /** From a shuffled deck with one of each kind on top, so that a short run has every kind, too. */
   #draw(): Fault | undefined {
     const { faults, random } = this.#options;
     if (this.#deck.length === 0) {
-      const all = faults.flatMap((fault) => Array.from({ length: fault.weight }, () => fault));
+      const all = faults.flatMap((fault) => Array.from({ length: fault.weight }, (_, copy) => ({ fault, copy })));
       this.#deck = all
-        .map((fault) => ({ fault, at: random() }))
-        .sort((a, b) => a.at - b.at)
+        .map(({ fault, copy }) => ({ fault, at: copy + random() }))
+        .sort((a, b) => b.at - a.at)
         .map(({ fault }) => fault);
     }
     return this.#deck.pop();
