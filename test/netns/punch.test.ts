@@ -15,6 +15,8 @@ afterEach(endAll);
 
 const HOST = join(ROOT, 'test/netns/punch-host.ts');
 const PORT = 7_100;
+/** One attempt in about fifty fails: a NAT forgets a refused connection after 10 s only. Agents try again, too. */
+const ATTEMPTS_MAX = 3;
 const run = promisify(execFile);
 const pairs = NAT_KINDS.flatMap((a, n) => NAT_KINDS.slice(n).map((b): [NatKind, NatKind] => [a, b]));
 
@@ -24,6 +26,17 @@ const pairs = NAT_KINDS.flatMap((a, n) => NAT_KINDS.slice(n).map((b): [NatKind, 
  */
 const allows = ([a, b]: [NatKind, NatKind]) => !(b === 'symmetric' && (a === 'port-restricted' || a === 'symmetric'));
 
+/** `open MS, open MS` if both hosts have a direct connection. */
+async function openBetween(): Promise<string> {
+  const ends = await Promise.all(
+    ['c1h1', 'c2h1'].map(async (host) => {
+      const [command = '', ...args] = [...on(host), NODE, HOST, 'open', `${GATEWAY_ADDRESS}:${PORT}`];
+      return (await run(command, args, { timeout: patience(60_000) })).stdout.trim();
+    }),
+  );
+  return ends.toSorted().join(', ');
+}
+
 it('opens a direct path through eight of the ten pairs of NATs, and the other two are known', async () => {
   const network = await Network.up();
   const third = new Managed([...on('gateway'), NODE, HOST, 'serve', String(PORT)], { label: 'third host' });
@@ -32,16 +45,12 @@ it('opens a direct path through eight of the ten pairs of NATs, and the other tw
   let opened = 0;
   for (const pair of pairs) {
     for (const [n, kind] of pair.entries()) network.nat(n === 0 ? 1 : 2, kind);
-    const ends = await Promise.all(
-      ['c1h1', 'c2h1'].map(async (host) => {
-        const [command = '', ...args] = [...on(host), NODE, HOST, 'open', `${GATEWAY_ADDRESS}:${PORT}`];
-        return (await run(command, args, { timeout: patience(60_000) })).stdout.trim();
-      }),
-    );
-    const isOpen = ends.every((end) => end.startsWith('open'));
-    if (isOpen) opened++;
-    rows.push(`${pair.join(' and ')}: ${ends.join(', ')}`);
-    expect([pair, isOpen, ends]).toEqual([pair, allows(pair), ends]);
+    const attempts: string[] = [];
+    const isOpen = () => attempts.at(-1)?.startsWith('open') === true;
+    while (!isOpen() && attempts.length < (allows(pair) ? ATTEMPTS_MAX : 1)) attempts.push(await openBetween());
+    if (isOpen()) opened++;
+    rows.push(`${pair.join(' and ')}: ${attempts.join('; ')}`);
+    expect(isOpen(), rows.at(-1)).toBe(allows(pair));
   }
   console.log(`${opened} of ${pairs.length} pairs of NATs:\n${rows.join('\n')}`);
   expect(opened).toBe(8);
