@@ -1,8 +1,9 @@
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
+import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/ed25519.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
-import type { ObjectSocket } from '../platform/object-context.ts';
+import type { ObjectContext, ObjectSocket } from '../platform/object-context.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { steadyNow } from '../platform/steady-clock.ts';
 import { AUDIENCE_HEADER } from '../registry/proven-sockets.ts';
@@ -26,6 +27,15 @@ export class CircuitObject extends GatewayObject {
   readonly #circuits = new Map<string, Circuit>();
   readonly #bySocket = new Map<ObjectSocket, Circuit>();
   readonly #limits = new CircuitLimits<Circuit>(steadyNow());
+
+  /**
+   * Closes the sockets of circuits that were lost with the object's memory. An agent that sends nothing would keep its
+   * socket for ever.
+   */
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    for (const socket of ctx.sockets.survivors()) socket.close(1000, 'the gateway has lost the circuit');
+  }
 
   /** Accepts the caller, which names its callee, and then the callee. */
   fetch(request: Request): Response {
@@ -67,7 +77,7 @@ export class CircuitObject extends GatewayObject {
   webSocketMessage(socket: ObjectSocket, message: string | Uint8Array): void {
     const circuit = this.#bySocket.get(socket);
     if (circuit !== undefined) circuit.onMessage(socket, message);
-    // The circuit has ended, or it was lost with the object's memory. The agents open a new one.
+    // A message that arrived after the end.
     else socket.close(1000, 'the circuit has ended');
   }
 

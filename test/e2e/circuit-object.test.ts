@@ -18,11 +18,14 @@ const issuer = new TestIssuer();
 
 type Timers = Set<() => void>;
 
-/** A gateway's circuits. Timers of the circuit that is being opened are added to `timers`. */
-function circuits(call: () => Promise<boolean> = async () => true) {
+/**
+ * A gateway's circuits. `survivors`: sockets that outlived the object's memory. Timers of the circuit that is being
+ * opened are added to `timers`.
+ */
+function circuits(call: () => Promise<boolean> = async () => true, survivors: readonly ObjectSocket[] = []) {
   const next = { socket: undefined as ObjectSocket | undefined, timers: new Set() as Timers };
   const ctx = {
-    sockets: { accept: () => ({ socket: next.socket, response: new Response(null) }) },
+    sockets: { survivors: () => survivors, accept: () => ({ socket: next.socket, response: new Response(null) }) },
     waitUntil: () => {},
     clock: {
       after: (_ms: number, ring: () => void) => {
@@ -121,4 +124,15 @@ it('a name is joined once, by the session that is called, and a socket of a lost
   const lost = { ...socket, close: (_code?: number, reason = '') => void closed.push(reason) };
   made.webSocketMessage(lost, 'more');
   expect(closed).toEqual(['the circuit has ended']);
+});
+
+it('closes the sockets that outlive its memory, since agents that wait would not learn of the loss', () => {
+  const closed: string[] = [];
+  const socket: ObjectSocket = {
+    readyState: 1,
+    send: () => {},
+    close: (_code, reason = '') => void closed.push(reason),
+  };
+  circuits(undefined, [socket, socket]);
+  expect(closed).toEqual(Array(2).fill('the gateway has lost the circuit'));
 });
