@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as z from 'zod';
 import { LINE_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
+import { readReferences } from '../../shared/batch/line-references.ts';
 import { RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { UsageError } from '../../shared/command-line/index.ts';
@@ -35,6 +36,8 @@ const batchSchema = z.object({
     lines_per_s: z.number(),
     gpu_seconds: z.number().default(0),
     waiting_for: z.string().nullish(),
+    /** Batches with results that its lines may need. */
+    after: z.array(z.string()).default([]),
   }),
 });
 type Batch = z.infer<typeof batchSchema>;
@@ -45,6 +48,7 @@ const lineSchema = z.object({
   error: z.object({ code: z.string(), message: z.string() }).nullish(),
 });
 
+const inputSchema = z.object({ custom_id: z.string(), after: z.unknown().optional() });
 const logSchema = z.object({ text: z.string() });
 
 interface Run {
@@ -178,31 +182,47 @@ export async function cancelRun(access: GatewayAccess, id: string | undefined, o
 export async function retryRun(access: GatewayAccess, id: string | undefined, out: Output): Promise<void> {
   const run = await readRun(access, id);
   const retried = new Set(run.batches.map(({ metadata }) => metadata?.opentela_retry_of));
-  let sent = 0;
-  for (const { id: batch, endpoint, input_file_id: input, error_file_id: errors, metadata } of run.batches) {
-    if (errors === null || retried.has(batch)) continue;
-    const failed = new Set<string>();
-    await eachLine(access, errors, (text) => {
-      const { custom_id: name } = lineSchema.safeParse(tryParseJson(text)).data ?? {};
-      if (typeof name === 'string') failed.add(name);
-    });
-    const lines: string[] = [];
-    const named = z.object({ custom_id: z.string() });
-    await eachLine(access, input, (text) => {
-      const name = named.safeParse(tryParseJson(text)).data?.custom_id;
-      if (name !== undefined && failed.has(name)) lines.push(text);
-    });
-    if (lines.length === 0) continue;
+  let [sent, dependent] = [0, 0];
+  for (const batch of run.batches) {
+    if (batch.error_file_id === null || retried.has(batch.id)) continue;
+    const failed = await failedCalls(access, batch, batch.error_file_id);
+    dependent += failed.dependent;
+    if (failed.lines.length === 0) continue;
     const form = new FormData();
     form.set('purpose', 'batch');
-    form.set('file', new Blob([lines.join('\n')]), `retry-${randomUUID()}.jsonl`);
+    form.set('file', new Blob([failed.lines.join('\n')]), `retry-${randomUUID()}.jsonl`);
     const { id: file } = z.object({ id: z.string() }).parse(await sendResource(access, '/v1/files', form));
-    const marked = { ...metadata, opentela_retry_of: batch };
-    const asked = { input_file_id: file, endpoint, completion_window: '24h', metadata: marked };
+    const marked = { ...batch.metadata, opentela_retry_of: batch.id };
+    const asked = { input_file_id: file, endpoint: batch.endpoint, completion_window: '24h', metadata: marked };
     await sendResource(access, '/v1/batches', JSON.stringify(asked));
-    sent += lines.length;
+    sent += failed.lines.length;
   }
-  out.print(sent === 0 ? 'No call has failed, or all were sent again already.' : `${sent} calls are sent again.`);
+  if (sent > 0) out.print(`${sent} calls are sent again.`);
+  else if (dependent === 0) out.print('No call has failed, or all were sent again already.');
+  if (dependent > 0) out.print(`${dependent} calls need results of other calls. To send them, run the script again.`);
+}
+
+interface FailedCalls {
+  lines: string[];
+  /** Number of failed calls that need results. The batches with these have ended, so no new batch can name them. */
+  dependent: number;
+}
+
+async function failedCalls(access: GatewayAccess, batch: Batch, errors: string): Promise<FailedCalls> {
+  const failed = new Set<string>();
+  await eachLine(access, errors, (text) => {
+    const { custom_id: name } = lineSchema.safeParse(tryParseJson(text)).data ?? {};
+    if (typeof name === 'string') failed.add(name);
+  });
+  const found: FailedCalls = { lines: [], dependent: 0 };
+  const { length } = batch.x_otela.after;
+  await eachLine(access, batch.input_file_id, (text) => {
+    const line = inputSchema.safeParse(tryParseJson(text)).data;
+    if (line === undefined || !failed.has(line.custom_id)) return;
+    if (length === 0 || readReferences(text, line.after, length)?.length === 0) found.lines.push(text);
+    else found.dependent += 1;
+  });
+  return found;
 }
 
 /** Reads a file line by line. @throws UsageError */

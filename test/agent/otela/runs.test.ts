@@ -30,6 +30,20 @@ const errors = [
   },
   { custom_id: null, error: { code: 'engine_failed', message: 'gone' } },
 ];
+const unmet = ['b', 'late', 'free'].map((name) => ({ custom_id: name, error: { code: 'failed', message: 'gone' } }));
+const dependent = [
+  { custom_id: 'b', body: { input: [{ $result: [0, 0] }] } },
+  { custom_id: 'late', body: {}, after: [[0, 1]] },
+  { custom_id: 'free', body: {} },
+  { custom_id: 'fine', body: { input: [{ $result: [0, 0] }] } },
+];
+const jsonLines = (of: unknown[]) => of.map((one) => `${JSON.stringify(one)}\n`).join('');
+/** Contents of files by id; of others, `input`. */
+const contents: Record<string, string> = {
+  'file-err-1': `not json\n${jsonLines(errors)}`,
+  'file-err-unmet': jsonLines(unmet),
+  'file-dependent': jsonLines(dependent),
+};
 
 /** @param batches per request of the list, the last one repeatedly */
 async function gateway(...batches: ReturnType<typeof batch>[][]) {
@@ -41,10 +55,7 @@ async function gateway(...batches: ReturnType<typeof batch>[][]) {
       const [method = '', path = ''] = [request.method, request.url];
       const body = Buffer.concat(chunks).toString();
       asked.push({ method, path, body, key: request.headers.authorization ?? '' });
-      if (path.includes('/content'))
-        return void response.end(
-          path.includes('file-err') ? `not json\n${errors.map((one) => JSON.stringify(one)).join('\n')}\n` : input,
-        );
+      if (path.includes('/content')) return void response.end(contents[path.split('/')[3] ?? ''] ?? input);
       if (path.endsWith('/log')) return void response.end('{"text":"loaded \\u001b[2J\\n"}');
       if (method === 'POST') return void response.end('{"id":"file-new"}');
       const [now = []] = batches.length > 1 ? batches.splice(0, 1) : batches;
@@ -108,6 +119,23 @@ it('failed calls are sent again once, as a batch of the run in which the script 
   expect(JSON.parse(made?.body ?? '')).toMatchObject({ input_file_id: 'file-new', metadata });
   const again = await gateway([batch('2', 'in_progress', 0, { metadata }), first]);
   expect((await again.runs('retry', RUN)).lines).toEqual(['No call has failed, or all were sent again already.']);
+});
+
+it('a failed call that needs results is not sent again without them', async () => {
+  const x_otela = { nodes: 1, lines_per_s: 0, after: ['batch-0'] };
+  const first = batch('1', 'completed', 2, {
+    x_otela,
+    input_file_id: 'file-dependent',
+    error_file_id: 'file-err-unmet',
+  });
+  const { runs, asked } = await gateway([first]);
+  expect((await runs('retry', RUN)).lines).toEqual([
+    '1 calls are sent again.',
+    '2 calls need results of other calls. To send them, run the script again.',
+  ]);
+  const [file] = asked.filter(({ method }) => method === 'POST');
+  expect(file?.body).toContain('"custom_id":"free"');
+  expect(file?.body).not.toMatch(/"b"|"late"/);
 });
 
 it('a run is cancelled: each batch that is open', async () => {
