@@ -46,7 +46,13 @@ import { readSecrets } from '../function-secrets.ts';
 import { OUTPUT_MAX_BYTES } from '../output-lines.ts';
 import { hasOutput, type OutputPlace, storeOutput } from '../store-output.ts';
 import { chunkOf, withLines } from './chunk-lines.ts';
-import { type FunctionLeaseRequest, leaseOfFunctions, leaseOfModels, waitForOffer } from './lease-lines.ts';
+import {
+  type ForbiddenBatches,
+  type FunctionLeaseRequest,
+  leaseOfFunctions,
+  leaseOfModels,
+  waitForOffer,
+} from './lease-lines.ts';
 
 /** Maximum batch ids that this isolate remembers to exist. */
 const KNOWN_MAX = 10_000;
@@ -148,6 +154,7 @@ batchAgentRoutes.post('/lease', async (c) => {
   if (models.length === 0 && functions === undefined)
     throw new ApiError('invalid_request', 'A request for a lease must name models or functions.');
   const ask: FunctionLeaseRequest | undefined = functions && { owners: functions.owners, held: functions };
+  const forbidden: ForbiddenBatches = new Set();
   const { signal } = c.req.raw;
   // If the connection is cut, the agent sends a new request and never learns of lines that this request leased. So
   // their lease is ended here; otherwise they would not run until it expires.
@@ -155,7 +162,7 @@ batchAgentRoutes.post('/lease', async (c) => {
     if (signal.aborted) return undefined;
     const granted = await (ask === undefined
       ? leaseOfModels(c.env, node, models, prefix)
-      : leaseOfFunctions(c.env, node, ask));
+      : leaseOfFunctions(c.env, node, ask, forbidden));
     if (granted === undefined || !signal.aborted) return granted;
     await (await batchOf(c, granted.batch)).release(refOf(node, granted));
     return undefined;
@@ -165,7 +172,7 @@ batchAgentRoutes.post('/lease', async (c) => {
     c.json(lines ? await withLines(storeOf(c.env), one, await batchOf(c, one.batch), refOf(node, one)) : one);
   if (first !== undefined) return answer(first);
   if (waitMs === 0) return c.body(null, 204);
-  await waitForOffer(c.env, node, models, ask, waitMs);
+  await waitForOffer(c.env, node, models, ask && { ...ask, forbidden }, waitMs);
   const second = await lease();
   return second === undefined ? c.body(null, 204) : answer(second);
 });

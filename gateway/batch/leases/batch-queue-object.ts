@@ -29,6 +29,8 @@ interface WaitingNode {
   held: NodeContexts | undefined;
   /** Owners that may run functions on the node; null: all. */
   owners: readonly string[] | null;
+  /** Batches with lines that the node may not run. */
+  forbidden: readonly string[];
   wake(): void;
 }
 
@@ -62,10 +64,13 @@ export class BatchQueueObject extends GatewayObject {
     return queued.context === undefined ? null : this.#contexts.counts(queued.context, nodes, this.ctx.clock.now());
   }
 
-  /** Number of waiting nodes that could run an owner's function. */
-  idle(context: string, owner: string): number {
-    const can = ({ held, owners }: WaitingNode) =>
-      held !== undefined && !held.broken.includes(context) && owners?.includes(owner) !== false;
+  /** Number of waiting nodes that could run lines of a batch with a function. */
+  idle({ id, context = '', project }: QueuedBatch): number {
+    const can = ({ held, owners, forbidden }: WaitingNode) =>
+      held !== undefined &&
+      !held.broken.includes(context) &&
+      owners?.includes(project) !== false &&
+      !forbidden.includes(id);
     return [...this.#waiting].filter(can).length;
   }
 
@@ -188,14 +193,22 @@ export class BatchQueueObject extends GatewayObject {
    * Resolves when a batch offers lines, or after `ms`.
    * @param held contexts of a node that runs functions; null: the node has an engine
    * @param owners owners that may run functions on it; null: all
+   * @param forbidden batches with lines that it may not run
    */
-  wait(ms: number, tier: NodeTier, held: NodeContexts | null, owners: readonly string[] | null = null): Promise<void> {
+  wait(
+    ms: number,
+    tier: NodeTier,
+    held: NodeContexts | null,
+    owners: readonly string[] | null = null,
+    forbidden: readonly string[] = [],
+  ): Promise<void> {
     if (this.#waiting.size >= WAITING_MAX) return Promise.resolve();
     return new Promise((resolve) => {
       const node: WaitingNode = {
         tier,
         held: held ?? undefined,
         owners,
+        forbidden,
         wake: () => {
           this.#waiting.delete(node);
           cancel();

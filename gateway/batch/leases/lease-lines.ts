@@ -44,6 +44,9 @@ export interface FunctionLeaseRequest {
   held: NodeContexts;
 }
 
+/** Batches with lines that a node may not run, as its last request found. At most TRIED_MAX. */
+export type ForbiddenBatches = Set<string>;
+
 export async function leaseOfModels(
   env: Env,
   node: LeasingNode,
@@ -62,7 +65,7 @@ export async function leaseOfModels(
       if (i === 0) await pause(leaseDelayMs(entry, view.model(model)?.ready ?? []));
       tried.push(batch);
       const lease = await granted(env, node, batch, (one) => one.model === model, prefix);
-      if (lease === undefined) continue;
+      if (lease === undefined || lease === 'forbidden') continue;
       await queue.leased(batch, lease.open.length, entry.session);
       return lease;
     }
@@ -70,11 +73,15 @@ export async function leaseOfModels(
   return undefined;
 }
 
-/** A node without an engine is in state JOIN and serves no model, but it runs functions. */
+/**
+ * A node without an engine is in state JOIN and serves no model, but it runs functions.
+ * @param forbidden gets the batches with lines that the node may not run
+ */
 export async function leaseOfFunctions(
   env: Env,
   node: LeasingNode,
   ask: FunctionLeaseRequest,
+  forbidden: ForbiddenBatches = new Set(),
 ): Promise<GrantedLease | undefined> {
   const { entry } = node;
   if ((entry.state !== 'SERVING' && entry.state !== 'JOIN') || entry.leaving !== undefined) return undefined;
@@ -85,7 +92,8 @@ export async function leaseOfFunctions(
     if (batch === null) return undefined;
     tried.push(batch);
     const lease = await granted(env, node, batch, () => true, undefined, ask.held.ready);
-    if (lease?.function === undefined) continue;
+    if (lease === 'forbidden') forbidden.add(batch);
+    if (lease === undefined || lease === 'forbidden' || lease.function === undefined) continue;
     await queue.leased(batch, lease.open.length, entry.session);
     return lease;
   }
@@ -97,13 +105,15 @@ export async function waitForOffer(
   env: Env,
   { entry }: LeasingNode,
   models: readonly string[],
-  functions: FunctionLeaseRequest | undefined,
+  functions: (FunctionLeaseRequest & { forbidden?: ForbiddenBatches }) | undefined,
   waitMs: number,
 ): Promise<void> {
   const served = models.filter((name) => entry.models.some(({ id }) => id === name));
   const queues = functions === undefined ? served : [FUNCTIONS_MODEL];
-  const { held = null, owners = null } = functions ?? {};
-  const waits = queues.map((name) => env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, held, owners));
+  const { held = null, owners = null, forbidden = [] } = functions ?? {};
+  const waits = queues.map((name) =>
+    env.BATCH_QUEUE.getByName(name).wait(waitMs, entry.tier, held, owners, [...forbidden]),
+  );
   // Only queues of models that the registry lists for this node are called: a node may name any model, and each name
   // would create a queue object. If a named model is not listed, the wait is short, because the registry may list the
   // model soon.
@@ -111,6 +121,7 @@ export async function waitForOffer(
   await Promise.race(waits);
 }
 
+/** Returns a lease, or 'forbidden' if the node may run no line of the batch, or undefined if no line is free now. */
 async function granted(
   env: Env,
   { entry, view }: LeasingNode,
@@ -118,12 +129,12 @@ async function granted(
   wanted: (demands: LineRequirements) => boolean,
   prefix: number | undefined,
   ready: readonly string[] = [],
-): Promise<GrantedLease | undefined> {
+): Promise<GrantedLease | 'forbidden' | undefined> {
   const stub = env.BATCH.getByName(batch);
   const admission = await stub.admission();
   if (admission === null) return undefined;
   const allowed = allowedDemands(admission, entry, view, wanted);
-  if (allowed.length === 0) return undefined;
+  if (allowed.length === 0) return 'forbidden';
   const lease = await stub.grant(entry.session, allowed, prefix, ready);
   if (lease === null) return undefined;
   const reasoningTokens = lineReasoningBudget(admission.account, admission.endpoint, entry);

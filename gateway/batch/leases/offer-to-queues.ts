@@ -44,10 +44,8 @@ export async function notifyQueues(
   { contender: queued, nodes, queues }: Offer,
   untilMs: number,
 ): Promise<{ contexts: ContextCounts | null; idle: number }> {
-  const { context, project } = queued;
   // Before the offers, which wake these nodes.
-  const idle =
-    context === undefined ? [] : queues.map((name) => env.BATCH_QUEUE.getByName(name).idle(context, project));
+  const idle = queued.context === undefined ? [] : queues.map((name) => env.BATCH_QUEUE.getByName(name).idle(queued));
   const offers = queues.map((queue) => env.BATCH_QUEUE.getByName(queue).offer(queued, untilMs, nodes));
   const [[contexts], [count]] = await Promise.all([Promise.allSettled(offers), Promise.allSettled(idle)]);
   return {

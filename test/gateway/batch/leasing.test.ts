@@ -85,8 +85,11 @@ test.each([
     const hardware = { gpus: [], cpus: 1, memory_mib: 1 };
     const node = { entry: { ...entry, tier: 'volatile', hardware, models: [] } as unknown as RegistryEntry, view };
     const held = { ready: [], loading: [], stored: [], broken: [] };
-    await leaseOfFunctions(env, node, { owners: undefined, held });
+    const forbidden = new Set<string>();
+    await leaseOfFunctions(env, node, { owners: undefined, held }, forbidden);
     expect(granted).toHaveLength(count);
+    // The queue does not count the node as idle for this batch.
+    expect([...forbidden]).toEqual(count === 0 ? ['batch_1'] : []);
   },
 );
 

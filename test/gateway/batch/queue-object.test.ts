@@ -72,7 +72,7 @@ describe('the queue of functions', () => {
   });
 });
 
-test('counts the waiting nodes that could run a function of an owner', async () => {
+test('counts the waiting nodes that could run lines of a batch', async () => {
   const queue = env.BATCH_QUEUE.getByName('function:idle');
   const waits = [
     queue.wait(20_000, 'volatile', held()),
@@ -80,11 +80,13 @@ test('counts the waiting nodes that could run a function of an owner', async () 
     queue.wait(20_000, 'volatile', held(), ['project:other']),
     queue.wait(20_000, 'volatile', held(), ['project:one']),
     queue.wait(20_000, 'volatile', null),
+    queue.wait(20_000, 'volatile', held(), null, ['one']),
   ];
-  expect([await queue.idle('x', 'project:one'), await queue.idle('x', 'project:none')]).toEqual([2, 1]);
+  const idle = (id: string, project = `project:${id}`) => queue.idle(batch(id, { context: 'x', project }));
+  expect([await idle('one'), await idle('none'), await idle('two', 'project:one')]).toEqual([2, 2, 3]);
   await queue.offer(batch('one', { context: 'x' }), soon());
   await Promise.all(waits);
-  expect(await queue.idle('x', 'project:one')).toBe(0);
+  expect(await idle('one')).toBe(0);
 });
 
 test.each([
