@@ -26,7 +26,7 @@ LINES_MAX = 50_000
 
 def control_group(claims, share):
     """Claims with the evidence of another claim. A model that does not read the evidence is wrong about most of them."""
-    count = round(len(claims) * share)
+    count = max(1, round(len(claims) * share)) if share > 0 else 0
     others = claims[1:] + claims[:1]
     return [(claim, "NOT ENOUGH INFO", other[2]) for (claim, _, _), other in zip(claims[:count], others)]
 
@@ -88,7 +88,7 @@ def table(right, models, count, control):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", required=True, help="names with commas between them")
-    parser.add_argument("--control", type=float, default=0.03, help="size of the control group, as a share of the claims")
+    parser.add_argument("--control", type=float, default=0.03, help="size of the control group, as a share of the claims; at least one claim, unless it is 0")
     parser.add_argument("--lines", type=int, default=LINES_MAX, help="lines of one batch")
     parser.add_argument("--every", type=float, default=5, help="seconds between two looks")
     parser.add_argument("claims", help="CSV with the columns claim, label (SUPPORTED, REFUTED, NOT ENOUGH INFO) and evidence")

@@ -72,7 +72,7 @@ it.skipIf(PYTHON === undefined)(
     for (const engineUrl of engines) await startAgent({ gateways: [gateway.url], token, engineUrl });
     await gateway.serving(2);
     const models = 'lab/careful,lab/credulous';
-    const options = ['--every', '0.2', '--control', '0.25', '--lines', '20'];
+    const options = ['--every', '0.2', '--control', '0.01', '--lines', '15'];
     const args = ['claims.py', '--models', models, ...options, 'claims.csv'];
     const env = { ...process.env, OPENAI_BASE_URL: `${gateway.url}/v1`, OPENAI_API_KEY: key };
     const { stdout } = await promisify(execFile)(PYTHON ?? '', args, { cwd: EXAMPLE, env });
@@ -83,7 +83,7 @@ it.skipIf(PYTHON === undefined)(
       '| lab/credulous | 33% | 33% | 33% | 0% |',
     ]);
     const listed = await fetch(`${gateway.url}/v1/batches?limit=100`, { headers: { authorization: `Bearer ${key}` } });
-    // 45 lines for each model, at most 20 in a batch.
+    // 13 claims in three templates for each model, at most 15 lines in a batch.
     expect(z.object({ data: z.array(z.unknown()) }).parse(await listed.json()).data).toHaveLength(6);
   },
   120_000,
