@@ -51,57 +51,47 @@ def whole(value, name, least, most):
     return value
 
 
-def declared(
-    *,
-    requirements=None,
-    python=None,
-    weights=None,
-    gpus=None,
-    vram=None,
-    memory=None,
-    require=None,
-    batch_size=None,
-    timeout=None,
-    secrets=None,
-    keep=None,
-    environment=None,
-):
-    """The options as a node reads them. They are part of the context: other options are another context."""
+def declared(given):
+    """The options as a node reads them. They are part of the context: other options are another context.
+
+    given: arguments of `function` that were given, by their names.
+    """
     found = {}
-    if requirements is not None:
-        found["requirements"] = texts(requirements, "requirements")
-    if python is not None:
-        if not re.fullmatch(r"3\.\d{1,2}", str(python)):
-            raise OtelaError(f'python={python!r} must be a version such as "3.12"')
-        found["python"] = str(python)
-    if environment is not None:
-        if requirements is not None or python is not None:
+    if "requirements" in given:
+        found["requirements"] = texts(given["requirements"], "requirements")
+    if "python" in given:
+        found["python"] = str(given["python"])
+        if not re.fullmatch(r"3\.\d{1,2}", found["python"]):
+            raise OtelaError(f'python={given["python"]!r} must be a version such as "3.12"')
+    if "environment" in given:
+        if found:
             raise OtelaError("environment= has its own Python and packages: leave out requirements= and python=")
         # A path, which the client replaces by the hash of the archive. On a node there is no such file.
-        found["environment"] = os.fspath(environment)
-    if weights is not None:
-        found["weights"] = texts(weights, "weights")
-    if gpus is not None:
-        found["gpus"] = whole(gpus, "gpus", 0, GPUS_MAX)
-    if memory is not None:
-        found["memory_bytes"] = size_bytes(memory, "memory")
-    if batch_size is not None:
-        found["batch_size"] = batch_size if batch_size == "auto" else whole(batch_size, "batch_size", 1, BATCH_MAX)
-    if keep is not None:
-        found["keep_s"] = 0 if keep == 0 else seconds(keep, "keep")
-    if secrets is not None:
-        found["secrets"] = texts(secrets, "secrets")
+        found["environment"] = os.fspath(given["environment"])
+    if "weights" in given:
+        found["weights"] = texts(given["weights"], "weights")
+    if "gpus" in given:
+        found["gpus"] = whole(given["gpus"], "gpus", 0, GPUS_MAX)
+    if "memory" in given:
+        found["memory_bytes"] = size_bytes(given["memory"], "memory")
+    if "batch_size" in given:
+        size = given["batch_size"]
+        found["batch_size"] = size if size == "auto" else whole(size, "batch_size", 1, BATCH_MAX)
+    if "keep" in given:
+        found["keep_s"] = 0 if given["keep"] == 0 else seconds(given["keep"], "keep")
+    if "secrets" in given:
+        found["secrets"] = texts(given["secrets"], "secrets")
         for name in found["secrets"]:
             if len(found["secrets"]) > SECRETS_MAX or not SECRET_NAME.fullmatch(name):
                 raise OtelaError(
                     f"secrets: {name!r} must have capital letters, digits and _, and end with _TOKEN, _KEY, _SECRET or _PASSWORD, "
                     f"as HF_TOKEN; and at most {SECRETS_MAX} are possible"
                 )
-    if timeout is not None:
-        found["timeout_s"] = seconds(timeout, "timeout")
-    demands = [] if require is None else [require]
-    if vram is not None:
-        demands.append(f"vram>={size_bytes(vram, 'vram') / 2**30:g}")
+    if "timeout" in given:
+        found["timeout_s"] = seconds(given["timeout"], "timeout")
+    demands = [given["require"]] if "require" in given else []
+    if "vram" in given:
+        demands.append(f"vram>={size_bytes(given['vram'], 'vram') / 2**30:g}")
     if demands:
         found["require"] = "; ".join(demands)
     return found
@@ -208,7 +198,7 @@ def function(
     given = {"requirements": requirements, "python": python, "weights": weights, "gpus": gpus, "vram": vram, "memory": memory}
     given.update(require=require, batch_size=batch_size, timeout=timeout, secrets=secrets, keep=keep, environment=environment)
     given = {name: value for name, value in given.items() if value is not None}
-    options = declared(**given)
+    options = declared(given)
 
     def mark(infer):
         if not callable(infer):
@@ -224,7 +214,7 @@ def _marked_again(function, load, context, given):
     declares = {**function.declares, **given}
     # Another load() has other arguments.
     kept = function.context if load is None else {}
-    return Function(function.infer, load or function.load, {**kept, **(context or {})}, declared(**declares), declares)
+    return Function(function.infer, load or function.load, {**kept, **(context or {})}, declared(declares), declares)
 
 
 def as_function(value):
