@@ -5,7 +5,7 @@
  * workers came, the rates, the memory of the gateway and the load of the machine.
  */
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -35,11 +35,16 @@ const ALL_WITHIN_S = 900;
 const [KILL_EVERY_S, AWAY_S] = [15, 30];
 const GATEWAY_MAX_MIB = 800;
 
-/** A call waits, as one that computes elsewhere: hundreds of workers share the cores of this machine. */
-const SCRIPT = `
+/**
+ * A call waits, as one that computes elsewhere: hundreds of workers share the cores of this machine. It first notes in a
+ * file that it began.
+ */
+const script = (begun: string) => `
 import sys, time, opentela
 @opentela.function
 def square(x):
+    with open(${JSON.stringify(begun)}, "a") as file:
+        file.write(f"{x}\\n")
     time.sleep(${CALL_S})
     return x * x
 if __name__ == "__main__":
@@ -159,10 +164,11 @@ async function startWorkers({ gateway, racks }: Place): Promise<void> {
 
 /** Runs the script with this number of calls. Resolves to its output, or to its error. */
 function runScript({ gateway, key, directory }: Place, calls: number): Promise<string> {
-  const script = join(directory, 'squares.py');
-  writeFileSync(script, SCRIPT);
+  const file = join(directory, 'squares.py');
+  writeFileSync(file, script(join(directory, 'begun')));
+  writeFileSync(join(directory, 'begun'), '');
   const env = { PATH: process.env.PATH ?? '', PYTHONPATH: join(ROOT, 'clients/python') };
-  const run = promisify(execFile)('python3', [script, String(calls)], {
+  const run = promisify(execFile)('python3', [file, String(calls)], {
     env: { ...env, OTELA_GATEWAY: gateway.url, OTELA_API_KEY: key },
     timeout: (MINUTES * 4 + 10) * 60_000,
   });
@@ -208,8 +214,10 @@ async function soak(): Promise<void> {
   if (most.mib > GATEWAY_MAX_MIB) failures.push(`the gateway took ${most.mib.toFixed(0)} MiB`);
   said(`${calls} calls of ${CALL_S} s in ${tookS.toFixed(0)} s: ${(calls / tookS).toFixed(0)} a second`);
   said(`at most ${most.nodes} workers had calls at a time; ${place.racks.killed} racks of ${RACK} were killed`);
+  const begun = readFileSync(join(place.directory, 'begun'), 'utf8').trimEnd().split('\n');
+  said(`${begun.length - new Set(begun).size} calls began again, because nodes were lost or late`);
   const requeued = sum((one) => one.x_otela.requeued ?? 0);
-  said(`${requeued} calls ran again; the gateway took at most ${most.mib.toFixed(0)} MiB`);
+  said(`${requeued} leased lines returned to the queue; the gateway took at most ${most.mib.toFixed(0)} MiB`);
   said(`load of the machine in the last 15 minutes: ${loadavg()[2]?.toFixed(1)}`);
   for (const failure of failures) console.error(`MISSED: ${failure}`);
   if (failures.length > 0) process.exitCode = 1;
