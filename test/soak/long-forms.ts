@@ -130,9 +130,10 @@ export const LONG_FORMS: readonly LongForm[] = [
   },
 ];
 
-/** The named forms, or all without a name; or an error about the names. */
-export function named(names: readonly string[]): readonly LongForm[] | string {
+/** The named forms, or all without a name; or an error about the names. @param flags for the only named form */
+export function named(names: readonly string[], flags: readonly string[] = []): readonly LongForm[] | string {
   const unknown = names.find((name) => !LONG_FORMS.some((form) => form.name === name));
   if (unknown !== undefined) return `no "${unknown}"; there are ${LONG_FORMS.map(({ name }) => name).join(', ')}`;
+  if (flags.length > 0 && names.length !== 1) return `${flags[0]}: flags after -- are for one form: name it`;
   return names.length === 0 ? LONG_FORMS : LONG_FORMS.filter(({ name }) => names.includes(name));
 }
