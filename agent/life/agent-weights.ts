@@ -95,7 +95,7 @@ export class AgentWeights implements WeightsHandlers {
     this.#peers.join(mesh, ticket);
   }
 
-  /** Call when the session ends and another one follows. An engine's weights are then copied by the next session. */
+  /** Call when an idle session ends and another one follows. Weights are then copied by the next session. */
   leave(): void {
     this.#peers.leave();
   }

@@ -74,7 +74,6 @@ export class DeployedEngine implements EngineRunner {
   begin({ id }: DeploymentState, launch: EngineLaunch): void {
     const { parts, log } = this.#options;
     if (this.#isEnding) return;
-    parts.weights?.leave();
     neverRejects(parts.sessions?.becomeIdle(`deployment ${id} is starting`, this.#labels()));
     this.#launch = launch;
     if (launch.weights === undefined) this.#start(launch, this.#options.env);

@@ -42,6 +42,7 @@ export function createSessions(options: NewSessionsOptions): Sessions {
     },
     admit: (signal) => join(joinOptions, around, signal),
     onCurrent,
+    onIdle: () => weights?.leave(),
     onRefused: (refusal) => {
       if (registers) onRefused(refusal);
       else log('warning: weights: no gateway admits this rank, so it reads the source directly');

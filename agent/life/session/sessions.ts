@@ -38,6 +38,8 @@ interface SessionsOptions {
   admit(signal: AbortSignal): Promise<GrantedAdmission>;
   /** Called with the session that represents this agent from now on. */
   onCurrent(session: Session): void;
+  /** Called when the current session ends because it serves nothing any more, and another one follows. */
+  onIdle(): void;
   /** Called if no gateway admits this agent any more. */
   onRefused(refusal: TunnelRefusal): void;
   log(line: string): void;
@@ -175,6 +177,7 @@ export class Sessions {
     let left = Promise.resolve();
     if (reason === 'idle') {
       this.#current = undefined;
+      this.#options.onIdle();
       this.#keepReplaced(ending);
       left = this.#retire(ending, drainMs);
     }

@@ -186,9 +186,11 @@ it('an agent of several sessions leaves nothing behind', async () => {
   expect(existsSync(join(directory, 'otela-agent')) && readdirSync(join(directory, 'otela-agent'))).toEqual([]);
 });
 
-it('at most four replaced sessions drain, also if their tickets run out immediately', async () => {
+/** An agent's sessions, of which the first `short` have tickets that run out immediately. */
+function stubSessions(short: number) {
   const left: string[] = [];
   const opened: string[] = [];
+  const idle: string[] = [];
   const stub = (id: string) =>
     ({
       id,
@@ -202,17 +204,36 @@ it('at most four replaced sessions drain, also if their tickets run out immediat
     }) as unknown as Session;
   const sessions = new Sessions({
     facts: {} as ConstructorParameters<typeof Sessions>[0]['facts'],
-    admit: async () => ({ lifetimeMs: opened.length < 8 ? 10 : 3_600_000, create: () => stub(`s${opened.length}`) }),
+    admit: async () => ({
+      lifetimeMs: opened.length < short ? 10 : 3_600_000,
+      create: () => stub(`s${opened.length}`),
+    }),
     onCurrent: () => {},
+    onIdle: () => void idle.push(opened.at(-1) ?? ''),
     onRefused: () => {},
     log: () => {},
     random: () => 0,
   });
   onTestFinished(() => sessions.down());
+  return { sessions, opened, left, idle };
+}
+
+it('at most four replaced sessions drain, also if their tickets run out immediately', async () => {
+  const { sessions, opened, left } = stubSessions(8);
   await sessions.open();
   await eventually('nine sessions', 20_000, () => opened.length === 9 || undefined);
   // One serves and four drain.
   expect([sessions.inFlight, left]).toEqual([5, ['s0', 's1', 's2', 's3']]);
   neverRejects(sessions.becomeIdle('its engine is gone'));
   expect([sessions.inFlight, left.at(-1)]).toEqual([4, 's4']);
+});
+
+it('reports each session that ends because it serves nothing, and none that only its ticket ends', async () => {
+  const { sessions, opened, idle } = stubSessions(1);
+  await sessions.open();
+  await eventually('two sessions', 20_000, () => opened.length === 2 || undefined);
+  expect(idle).toEqual([]);
+  neverRejects(sessions.becomeIdle('its engine hangs'));
+  // Before the next session: weights that are copied from now on wait for it.
+  expect(idle).toEqual(['s1']);
 });
