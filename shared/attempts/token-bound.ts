@@ -3,6 +3,7 @@
  * report is reduced to the bound.
  */
 import type { Endpoint } from '../openai/endpoints.ts';
+import { AUDIO_MAX_MS, IMAGES_MAX } from '../openai/media-usage.ts';
 import type { Sampling } from '../openai/sampling-parameters.ts';
 import type { ReportedUsage } from '../wire/reported-usage.ts';
 
@@ -48,11 +49,8 @@ const CHOICES_MAX = 1_024;
 
 /** Milliseconds of audio that a byte can hold: 1 kbit/s, a sixth of the lowest rate of Opus. */
 const AUDIO_MS_PER_BYTE = 8;
-/** Milliseconds of audio of one attempt. */
-const AUDIO_MAX_MS = 24 * 60 * 60_000;
 /** Bytes of the shortest image in a response, which is a URL in an object. */
 const IMAGE_BYTES = 8;
-const IMAGES_MAX = 1_024;
 
 export interface BoundedRequest {
   body: { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; length: number | undefined };

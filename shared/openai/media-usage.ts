@@ -3,9 +3,9 @@ import type { Endpoint } from './endpoints.ts';
 import { isObject, type TokenUsage, type UsageMeterOptions } from './token-usage.ts';
 
 /** Longest audio of one request: a day. A longer one is a mistake of the engine. */
-const AUDIO_MAX_MS = 24 * 60 * 60_000;
+export const AUDIO_MAX_MS = 24 * 60 * 60_000;
 /** Most images of one request. OpenAI allows 10. */
-const IMAGES_MAX = 1_024;
+export const IMAGES_MAX = 1_024;
 
 interface MediaSeen {
   /** The response's `usage`, such as OpenAI's and vLLM's `{"type": "duration", "seconds": 3}`. */

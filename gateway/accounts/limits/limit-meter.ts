@@ -90,9 +90,11 @@ export class LimitMeter {
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
     if (tokens_per_minute !== undefined && maxTokens > tokens_per_minute)
       short.push({ kind: 'answer', limit: tokens_per_minute, maxTokens });
-    const used = this.#booked.used(now.month) + this.#unbooked;
-    if (tokens_per_month !== undefined && used >= tokens_per_month)
-      short.push({ kind: 'month', limit: tokens_per_month, running: used - this.#estimated < tokens_per_month });
+    if (tokens_per_month !== undefined) {
+      const used = this.#booked.used(now.month) + this.#unbooked;
+      if (used >= tokens_per_month)
+        short.push({ kind: 'month', limit: tokens_per_month, running: used - this.#estimated < tokens_per_month });
+    }
     for (const amount of MONTH_AMOUNT_NAMES) {
       const limit = limits[MONTH_AMOUNTS[amount].limit];
       if (limit === undefined || (amount !== 'gpuMs' && amount !== media)) continue;
@@ -205,8 +207,11 @@ export class LimitMeter {
 
   /** Returns the values of OpenAI's `x-ratelimit-*` headers, for the limits that are set. */
   left(limits: Limits | undefined, now: MeterTime): RateLimits {
-    const ofMonth = (limit: number | undefined, used: number) =>
-      limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used), resetMs: undefined };
+    // The sum is computed only for a limit that is set, because it is read from storage.
+    const ofMonth = (limit: number | undefined, used: () => number) =>
+      limit === undefined ? undefined : { limit, remaining: Math.max(0, limit - used()), resetMs: undefined };
+    const amountLeft = (amount: MonthAmount) =>
+      ofMonth(limits?.[MONTH_AMOUNTS[amount].limit], () => this.#unitsOf(amount, now));
     const of = (limit: number | undefined, counted: MinuteWindow) =>
       limit === undefined
         ? undefined
@@ -214,10 +219,10 @@ export class LimitMeter {
     return {
       requests: of(limits?.requests_per_minute, this.#requests),
       tokens: of(limits?.tokens_per_minute, this.#tokens),
-      'tokens-month': ofMonth(limits?.tokens_per_month, this.#booked.used(now.month) + this.#unbooked),
-      'gpu-seconds-month': ofMonth(limits?.gpu_seconds_per_month, this.#unitsOf('gpuMs', now)),
-      'audio-seconds-month': ofMonth(limits?.audio_seconds_per_month, this.#unitsOf('audioMs', now)),
-      'images-month': ofMonth(limits?.images_per_month, this.#unitsOf('images', now)),
+      'tokens-month': ofMonth(limits?.tokens_per_month, () => this.#booked.used(now.month) + this.#unbooked),
+      [MONTH_AMOUNTS.gpuMs.header]: amountLeft('gpuMs'),
+      [MONTH_AMOUNTS.audioMs.header]: amountLeft('audioMs'),
+      [MONTH_AMOUNTS.images.header]: amountLeft('images'),
     };
   }
 
@@ -255,9 +260,9 @@ export const LIMIT_NAMES = [
   'tokens_per_minute',
   'concurrent_requests',
   'tokens_per_month',
-  'gpu_seconds_per_month',
-  'audio_seconds_per_month',
-  'images_per_month',
+  MONTH_AMOUNTS.gpuMs.limit,
+  MONTH_AMOUNTS.audioMs.limit,
+  MONTH_AMOUNTS.images.limit,
 ] as const;
 
 /** The usage of one limit. Running requests count with their reservations. */
@@ -280,9 +285,9 @@ const REMAINING_HEADERS = [
   'requests',
   'tokens',
   'tokens-month',
-  'gpu-seconds-month',
-  'audio-seconds-month',
-  'images-month',
+  MONTH_AMOUNTS.gpuMs.header,
+  MONTH_AMOUNTS.audioMs.header,
+  MONTH_AMOUNTS.images.header,
 ] as const;
 type RateLimits = Record<(typeof REMAINING_HEADERS)[number], RemainingLimit | undefined>;
 

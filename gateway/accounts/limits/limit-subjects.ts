@@ -19,7 +19,7 @@ export type LimitScope = 'project' | 'user' | 'key';
 
 /**
  * Ids of meters: empty for the project, the key's id for a key, `user:…` for a user. If a meter counts one model, a
- * newline and the model follow. The id of a meter of an amount begins with one of AMOUNT_PREFIXES.
+ * newline and the model follow. The id of a meter of an amount begins with its `prefix` in MONTH_AMOUNTS.
  */
 export const PROJECT_METER = '';
 

@@ -21,7 +21,7 @@ import {
   PROJECT_METER,
   tightestTokens,
 } from './limit-subjects.ts';
-import { AMOUNT_PREFIXES, type MediaAmount, MONTH_AMOUNT_NAMES, type MonthLedger } from './month-amounts.ts';
+import { type MediaAmount, MONTH_AMOUNT_NAMES, MONTH_AMOUNTS, type MonthLedger } from './month-amounts.ts';
 import { estimateTokens, TokenEstimator, type TokenForecast, type UsedTokens } from './token-estimator.ts';
 
 export interface Reservation extends TokenForecast, LimitSet {
@@ -362,7 +362,7 @@ export class Limiter {
     const subject = {
       meter: new LimitMeter(
         this.#store.ledger(id),
-        (amount) => this.#store.ledger(`${AMOUNT_PREFIXES[amount]}${id}`),
+        (amount) => this.#store.ledger(`${MONTH_AMOUNTS[amount].prefix}${id}`),
         this.#store.minute(id),
         now.ms,
       ),

@@ -1,13 +1,32 @@
 /** Amounts by calendar month that are known only when an attempt has ended, so that no request reserves them. */
 import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 
+/** `prefix`: a meter's ledger of the amount has the meter's id after it. */
 export const MONTH_AMOUNTS = {
-  gpuMs: { limit: 'gpu_seconds_per_month', header: 'gpu-seconds-month', shortage: 'gpu-month', perUnit: 1_000 },
-  audioMs: { limit: 'audio_seconds_per_month', header: 'audio-seconds-month', shortage: 'audio-month', perUnit: 1_000 },
-  images: { limit: 'images_per_month', header: 'images-month', shortage: 'images-month', perUnit: 1 },
+  gpuMs: {
+    limit: 'gpu_seconds_per_month',
+    header: 'gpu-seconds-month',
+    shortage: 'gpu-month',
+    perUnit: 1_000,
+    prefix: 'gpu\n',
+  },
+  audioMs: {
+    limit: 'audio_seconds_per_month',
+    header: 'audio-seconds-month',
+    shortage: 'audio-month',
+    perUnit: 1_000,
+    prefix: 'audio\n',
+  },
+  images: {
+    limit: 'images_per_month',
+    header: 'images-month',
+    shortage: 'images-month',
+    perUnit: 1,
+    prefix: 'images\n',
+  },
 } as const;
 export type MonthAmount = keyof typeof MONTH_AMOUNTS;
-export const MONTH_AMOUNT_NAMES = ['gpuMs', 'audioMs', 'images'] as const satisfies readonly MonthAmount[];
+export const MONTH_AMOUNT_NAMES = Object.keys(MONTH_AMOUNTS) as MonthAmount[];
 
 /** The amount that requests to an endpoint use, in addition to GPU time. Others fit a limit of it that is used up. */
 export type MediaAmount = Exclude<MonthAmount, 'gpuMs'>;
@@ -16,12 +35,6 @@ export function mediaAmountOf({ media }: Pick<Endpoint, 'media'>): MediaAmount |
   if (media === undefined) return undefined;
   return media === 'images' ? 'images' : 'audioMs';
 }
-
-/** A meter's ledger of an amount has the meter's id after this prefix. */
-export const AMOUNT_PREFIXES = { gpuMs: 'gpu\n', audioMs: 'audio\n', images: 'images\n' } as const satisfies Record<
-  MonthAmount,
-  string
->;
 
 /** Stored usage by month: tokens, or one of these amounts. */
 export interface MonthLedger {

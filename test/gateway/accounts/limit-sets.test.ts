@@ -7,7 +7,6 @@ import {
   type Reservation,
   type SettledUse,
 } from '../../../gateway/accounts/limits/limiter.ts';
-import { AMOUNT_PREFIXES } from '../../../gateway/accounts/limits/month-amounts.ts';
 
 const NOW = { ms: 1_000_000, month: '2026-11' };
 const FORECAST = { bodyBytes: 40, maxTokens: undefined, counts: 'prompt' } as const;
@@ -28,12 +27,17 @@ const settled = (name: string, more: Partial<SettledUse>): SettledUse => ({
 
 function opened() {
   const months = new Map<string, number>();
+  /** Ids of the ledgers that were read. */
+  const read: string[] = [];
   const store: LimiterStore = {
     minute: () => undefined,
     estimator: () => undefined,
     requests: () => [],
     ledger: (id) => ({
-      used: (month) => months.get(`${id} ${month}`) ?? 0,
+      used: (month) => {
+        read.push(id);
+        return months.get(`${id} ${month}`) ?? 0;
+      },
       write: (month, used) => void months.set(`${id} ${month}`, used),
     }),
   };
@@ -41,7 +45,7 @@ function opened() {
   const limiter = new Limiter(store, NOW);
   const reserve = (asked: Partial<LimitSet & Pick<Reservation, 'media'>>, name = `r${++names}`) =>
     limiter.reserve({ ...FORECAST, name, keyId: 'k', key: undefined, project: undefined, ...asked }, NOW);
-  return { limiter, store, months, reserve };
+  return { limiter, store, months, reserve, read };
 }
 
 test('fifty keys of a person share what the person may, and another person in the project has their own', () => {
@@ -56,6 +60,14 @@ test('fifty keys of a person share what the person may, and another person in th
   expect(refused).toMatchObject({ granted: false, scope: 'user', headers: { 'x-ratelimit-remaining-requests': '0' } });
   const uses = limiter.uses({ keyId: 'ada-new', key: undefined, project: undefined, userId: 'ada', user }, NOW);
   expect(uses).toEqual({ key: [], project: [], user: [{ limit: 'requests_per_minute', allowed: 10, used: 10 }] });
+});
+
+test('only the ledgers of limits that are set are read', () => {
+  const { reserve, read } = opened();
+  reserve({ key: { requests_per_minute: 10 }, project: { tokens_per_minute: 10_000 }, media: 'images' });
+  expect(read).toEqual([]);
+  reserve({ key: { images_per_month: 10 }, project: { tokens_per_month: 10_000 }, media: 'images' });
+  expect(read.sort()).toEqual(['', 'images\nk']);
 });
 
 test('a limit of one model holds for it alone; the star is for each other model by itself', () => {
@@ -85,7 +97,7 @@ test('GPU time is counted once a settlement tells it, ends with the month, and i
     granted: false,
     shortage: { kind: 'gpu-month', limit: 10 },
   });
-  expect(months.get(`${AMOUNT_PREFIXES.gpuMs} 2026-11`)).toBe(10_000);
+  expect(months.get('gpu\n 2026-11')).toBe(10_000);
   const next = { ...NOW, month: '2026-12' };
   expect(limiter.reserve({ ...FORECAST, name: 't', keyId: 'c', key: undefined, project }, next).granted).toBe(true);
 });
