@@ -94,30 +94,36 @@ export function prefixAffinity(): Policy {
   };
 }
 
-/** The nodes that had prompts last, by the hash of a beginning. */
+/** The nodes that had prompts last, by model and by the hash of a beginning. */
 class KnownPrefixes {
   readonly #homes = new Map<number, Home>();
 
-  home(candidates: readonly Candidate[], { longerPrefixes = [] }: RoutedRequest): Candidate | undefined {
-    for (let n = longerPrefixes.length - 1; n >= 0; n--) {
-      const known = this.#homes.get(longerPrefixes[n] ?? 0);
+  home(candidates: readonly Candidate[], request: RoutedRequest): Candidate | undefined {
+    for (const id of prefixIds(request).reverse()) {
+      const known = this.#homes.get(id);
       const found = known && candidates[place(candidates, known)];
       if (found !== undefined) return found;
     }
     return undefined;
   }
 
-  remember(session: string, { longerPrefixes = [] }: RoutedRequest): void {
-    for (const hash of longerPrefixes) {
-      const at = this.#homes.get(hash)?.at ?? 0;
-      this.#homes.delete(hash);
-      this.#homes.set(hash, { home: session, at });
+  remember(session: string, request: RoutedRequest): void {
+    for (const id of prefixIds(request)) {
+      const at = this.#homes.get(id)?.at ?? 0;
+      this.#homes.delete(id);
+      this.#homes.set(id, { home: session, at });
     }
     for (const [oldest] of this.#homes) {
       if (this.#homes.size <= PREFIXES_MAX) return;
       this.#homes.delete(oldest);
     }
   }
+}
+
+/** Two models have no KV cache in common. Without the model, a prompt to one would move the home of the other. */
+function prefixIds({ longerPrefixes = [], model }: RoutedRequest): number[] {
+  const salt = longerPrefixes.length > 0 ? fnv1a(model) : 0;
+  return longerPrefixes.map((hash) => mixBits(hash ^ salt));
 }
 
 /** A list of candidates in the order of their hashes. */

@@ -8,12 +8,12 @@ import { fnv1aOfBeginnings, fnv1aOfBytes } from '../../../../shared/text/hash.ts
 
 const KIB = 1024;
 
-function asked(prompt: string): RoutedRequest {
+function asked(prompt: string, model = 'm'): RoutedRequest {
   const bytes = new TextEncoder().encode(prompt);
   return routedRequest(
     () => undefined,
     { body: { kind: 'kept', bytes }, streaming: false, metadata: {} } as never,
-    'm',
+    model,
     'p',
   );
 }
@@ -76,6 +76,22 @@ test('a recognized prompt leaves a node that has far more requests than the mean
   // A node that left has no part in the choice.
   const left = some.filter((one) => one !== second);
   expect(left).toContain(policy.pick(left, request, () => 0.5));
+});
+
+test('a prompt to another model does not move the home of the first model', () => {
+  const policy = prefixAffinity();
+  const some = nodes(4);
+  const prompt = 'x'.repeat(8 * KIB);
+  const [one, other] = [asked(prompt), asked(prompt, 'other')];
+  const home = policy.pick(some, one, () => 0.5);
+  if (home === undefined) throw new Error('no node');
+  policy.onRequestStart(home, one);
+  // The other model runs only where the first one does not.
+  const others = some.filter((node) => node !== home);
+  const second = policy.pick(others, other, () => 0.5);
+  if (second === undefined) throw new Error('no node');
+  policy.onRequestStart(second, other);
+  expect(policy.pick(some, one, () => 0.5)).toBe(home);
 });
 
 test('a conversation that its client names is not looked up by its prompt', () => {
