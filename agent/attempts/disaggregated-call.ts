@@ -144,13 +144,15 @@ export class DisaggregatedCall implements EngineCall {
       port: pair.target.bootstrapPort,
       room,
     });
-    let answered = false;
+    let [answered, failed] = [false, false];
     this.#ask(request, () => {
       answered = true;
     });
     let relay: EngineEvents | undefined;
     this.#send(pair.prefill, request, {
       onHead: (status, headers, sized) => {
+        failed = status >= 500;
+        if (failed) pair.failed(`status ${status}`);
         if (status < 400 || answered || this.#finished) return;
         // The prefill engine's refusal becomes the response, because the decode engine waits for keys and values that
         // will not arrive.
@@ -162,7 +164,7 @@ export class DisaggregatedCall implements EngineCall {
       onData: (chunk) => relay?.onData(chunk),
       onEnd: () => {
         this.#prefillDone();
-        if (relay === undefined) pair.works();
+        if (!failed) pair.works();
         relay?.onEnd();
       },
       onError: (code, message) => {

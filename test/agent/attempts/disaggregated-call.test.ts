@@ -53,6 +53,28 @@ it('requests that the prefill engine refuses leave nothing behind: the pair take
   expect(pair.hold(255 * MIB)).toBe(true);
 });
 
+it.each([
+  [500, true],
+  [503, true],
+  [400, false],
+  [200, false],
+])('after status %i of the prefill engine of SGLang, it is avoided: %s', async (status, avoided) => {
+  const prefill = engine((events) => refuse(status, events));
+  const target = { origin: 'http://127.0.0.1:2', pathPrefix: '', bootstrapPort: 1 };
+  const log: string[] = [];
+  const pair = new PairState({ target, prefill, log: (line) => log.push(line) });
+  const endpoint = endpointById(1);
+  if (endpoint === undefined) throw new Error('no endpoint');
+  const ended = Promise.withResolvers<void>();
+  const done = () => ended.resolve();
+  const events = { onHead: () => {}, onData: () => {}, onEnd: done, onError: done };
+  const decode = engine((one) => status === 200 && refuse(200, one));
+  new DisaggregatedCall({ decode, pair, open: openingFrame(1), endpoint, events }).start(Buffer.from('{"model":"m"}'));
+  await ended.promise;
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([pair.isAvoided, log.length]).toEqual([avoided, avoided ? 1 : 0]);
+});
+
 const refuse = (status: number, { onHead, onEnd }: EngineEvents) => {
   onHead(status, [], true);
   onEnd();
