@@ -1,4 +1,5 @@
 /** The engine's address, from the agent's flags and the engine's command line. */
+import { modelSchema } from '../../shared/lattice/node-record.ts';
 import { commandWords, flagValue } from './engine-command.ts';
 import { type EngineKind, engineKind } from './engine-kinds.ts';
 
@@ -12,6 +13,12 @@ export interface EngineTarget {
   key?: string;
   /** Kind of engine, which decides some paths. Absent until the engine answers. */
   engine?: string;
+  /** The models of an engine without `/v1/models`: at least one, at most STATED_MODELS_MAX. */
+  models?: readonly string[];
+  /** Absent: `/health`. */
+  healthPath?: string;
+  /** Absent: `/metrics`. */
+  metricsPath?: string;
   /**
    * The prefill engines that compute the prompts of this engine's requests: at least one, at most PREFILLS_MAX.
    */
@@ -33,6 +40,9 @@ export const BOOTSTRAP_PORT = 8998;
 /** Maximum prefill engines of one decode engine. The agent probes each of them. */
 const PREFILLS_MAX = 64;
 
+/** Maximum models of an engine without `/v1/models`. */
+const STATED_MODELS_MAX = 64;
+
 interface AddressHints {
   url?: string | undefined;
   port?: number | undefined;
@@ -41,13 +51,17 @@ interface AddressHints {
   /** Addresses of the prefill engines. */
   prefillUrls?: readonly string[] | undefined;
   bootstrapPort?: number | undefined;
+  models?: readonly string[] | undefined;
+  healthPath?: string | undefined;
+  metricsPath?: string | undefined;
 }
 
 /** Undefined if there is no engine. @throws Error with a message for the user */
 export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined {
   const { prefillUrls = [], bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
-  const address = engineAddress(hints);
+  const found = engineAddress(hints);
+  const address = found && { ...found, ...ownPaths(hints) };
   if (prefillUrls.length === 0) return address && { ...address, ...key };
   if (address === undefined) throw new Error('--prefill-url needs a decode engine: give a command or --engine-url');
   const prefills = prefillUrls.map((url) => {
@@ -62,6 +76,28 @@ export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined
     throw new Error('--prefill-url: an address is given twice');
   if (prefills.length > PREFILLS_MAX) throw new Error(`--prefill-url: there may be at most ${PREFILLS_MAX}`);
   return { ...address, ...key, prefills };
+}
+
+/** What an engine has in another way than those that the agent knows. */
+function ownPaths(hints: AddressHints): Pick<EngineTarget, 'models' | 'healthPath' | 'metricsPath'> {
+  const { models = [], healthPath, metricsPath } = hints;
+  if (models.length > STATED_MODELS_MAX) throw new Error(`--engine-model: there may be at most ${STATED_MODELS_MAX}`);
+  return {
+    ...(models.length > 0 && { models: models.map(checkedModel) }),
+    ...(healthPath !== undefined && { healthPath: checkedPath('--engine-health-path', healthPath) }),
+    ...(metricsPath !== undefined && { metricsPath: checkedPath('--engine-metrics-path', metricsPath) }),
+  };
+}
+
+function checkedModel(id: string): string {
+  if (modelSchema.shape.id.safeParse(id).success) return id;
+  throw new Error(`--engine-model: "${id}" is not a valid name of a model`);
+}
+
+/** Printable ASCII without a fragment, because it becomes a part of a request line. */
+function checkedPath(flag: string, path: string): string {
+  if (/^\/[\x21\x22\x24-\x7e]{0,255}$/.test(path)) return path;
+  throw new Error(`${flag}: "${path}" is not a path such as /health`);
 }
 
 function engineAddress(hints: AddressHints): { origin: string; pathPrefix: string } | undefined {

@@ -252,7 +252,11 @@ export class LoadMeter {
     const background = this.#background();
     try {
       const { status, text = '' } = await waitClock.call(this.#answers, (signal) =>
-        askEngine(target, '/metrics', { dispatcher: this.#agent, signal, maxBytes: METRICS_MAX_BYTES }),
+        askEngine(target, target.metricsPath ?? '/metrics', {
+          dispatcher: this.#agent,
+          signal,
+          maxBytes: METRICS_MAX_BYTES,
+        }),
       );
       const load = status === 200 ? readLoad(text) : undefined;
       this.#reportsQueue = load !== undefined;

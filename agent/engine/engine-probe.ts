@@ -1,4 +1,4 @@
-/** One probe of an engine's `/v1/models`. */
+/** One probe of an engine's `/v1/models`, or of its health if the user states its models. */
 import { Agent } from 'undici';
 import { z } from 'zod';
 import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
@@ -72,7 +72,12 @@ export class EngineProbe {
   }
 
   get url(): string {
-    return `${this.#target.origin}${this.#target.pathPrefix}/v1/models`;
+    const { origin, pathPrefix, models } = this.#target;
+    return `${origin}${pathPrefix}${models === undefined ? '/v1/models' : this.#healthPath}`;
+  }
+
+  get #healthPath(): string {
+    return this.#target.healthPath ?? '/health';
   }
 
   /** The models of the last list, as the engine described them. */
@@ -90,6 +95,8 @@ export class EngineProbe {
 
   async #look(): Promise<EngineProbeResult> {
     try {
+      const { models } = this.#target;
+      if (models !== undefined) return await this.#lookAtHealth(models);
       const answer = await waitClock.call(this.#answers, (signal) => this.#get('/v1/models', signal));
       if (answer === undefined) return { kind: 'unknown', reason: 'the list of models is longer than 1 MiB' };
       const found = readAnswer(answer.status, answer.text);
@@ -106,11 +113,26 @@ export class EngineProbe {
     }
   }
 
-  /** True if the engine has a `/health` and answers it with 503. */
+  /** An engine without `/v1/models` has its models while it answers. */
+  async #lookAtHealth(stated: readonly string[]): Promise<EngineProbeResult> {
+    const { status } = (await this.#health()) ?? {};
+    if (status === 401 || status === 403) return keyRequired(status);
+    this.#listed = stated.map((id) => ({ id, ownedBy: undefined, root: undefined, meta: undefined }));
+    const models: ServedModel[] = stated.map((id) => ({ id, state: 'ready' }));
+    if (status === 503) return { kind: 'loading', models: loading(models) };
+    // An engine without a health page answers 404.
+    if (status === 404 || (status !== undefined && status < 300)) return { kind: 'models', models, unnameable: 0 };
+    return { kind: 'unknown', reason: `the engine's health page answered ${status ?? 'more than 1 MiB'}` };
+  }
+
+  #health(): Promise<{ status: number; text: string } | undefined> {
+    return waitClock.call(this.#answers, (signal) => this.#get(this.#healthPath, signal));
+  }
+
+  /** True if the engine has a health page and answers it with 503. */
   async #isLoading(): Promise<boolean> {
     try {
-      const answer = await waitClock.call(this.#answers, (signal) => this.#get('/health', signal));
-      return answer?.status === 503;
+      return (await this.#health())?.status === 503;
     } catch {
       return false; // without an answer of /health, the list of models counts
     }
@@ -141,13 +163,16 @@ const unknown = (reason: string): ListAnswer => ({
   withoutFacts: false,
 });
 
+function keyRequired(status: number): EngineProbeResult {
+  return { kind: 'unknown', reason: `the engine requires an API key (${status}): give --engine-key-file` };
+}
+
 function loading(models: readonly ServedModel[]): ServedModel[] {
   return models.map((model) => ({ ...model, state: 'loading' as const }));
 }
 
 function readAnswer(status: number, body: string): ListAnswer {
-  if (status === 401 || status === 403)
-    return unknown(`the engine requires an API key (${status}): give --engine-key-file`);
+  if (status === 401 || status === 403) return { ...unknown(''), result: keyRequired(status) };
   if (status !== 200) return unknown(`the engine answered ${status}`);
   const parsed = modelListSchema.safeParse(tryParseJson(body));
   if (!parsed.success) return unknown('the response is not a list of models');

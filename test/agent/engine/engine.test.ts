@@ -52,8 +52,57 @@ describe('the engine’s address', () => {
     expect(parseEngineTarget({ url: 'https://h' })).toEqual({ origin: 'https://h', pathPrefix: '' });
   });
 
+  it.each([
+    [{ models: Array.from({ length: 65 }, (_, n) => `m${n}`) }, 'at most 64'],
+    [{ models: [''] }, 'not a valid name of a model'],
+    [{ healthPath: 'health' }, 'not a path'],
+    [{ healthPath: '/a b' }, 'not a path'],
+    [{ metricsPath: '/m\r\nX: y' }, 'not a path'],
+    [{ metricsPath: '/m#x' }, 'not a path'],
+  ])('refuses %j', (hints, message) => {
+    expect(() => parseEngineTarget({ url: 'http://h:1', ...hints })).toThrow(message);
+  });
+
   it('is absent without command, port and address', () => {
     expect(parseEngineTarget({})).toBeUndefined();
+  });
+});
+
+describe('an engine without /v1/models', () => {
+  async function probed(statusOf: (path: string) => number, more: Parameters<typeof parseEngineTarget>[0] = {}) {
+    const server = createServer(({ url = '' }, response) => response.writeHead(statusOf(url)).end());
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as { port: number };
+    const target = parseEngineTarget({ url: `http://127.0.0.1:${port}`, models: ['whisper'], ...more });
+    if (target === undefined) throw new Error('no target');
+    const probe = new EngineProbe(target);
+    onTestFinished(() => probe.close());
+    return probe.look();
+  }
+  const ready = { kind: 'models', models: [{ id: 'whisper', state: 'ready' }], unnameable: 0 };
+  const health = (status: number) => (path: string) => (path === '/health' ? status : 418);
+
+  it.each([
+    [200, ready],
+    [404, ready],
+    [503, { kind: 'loading', models: [{ id: 'whisper', state: 'loading' }] }],
+    [401, { kind: 'unknown', reason: expect.stringContaining('--engine-key-file') }],
+    [500, { kind: 'unknown', reason: expect.stringContaining('500') }],
+    [302, { kind: 'unknown', reason: expect.stringContaining('302') }],
+  ])('has its stated models as its health page says: %i', async (status, result) => {
+    expect(await probed(health(status))).toEqual(result);
+  });
+
+  it('is asked at the given path', async () => {
+    const result = await probed((path) => (path === '/v2/ready' ? 200 : 500), { healthPath: '/v2/ready' });
+    expect(result).toEqual(ready);
+  });
+
+  it('has no models if nothing listens', async () => {
+    const probe = new EngineProbe({ origin: 'http://127.0.0.1:1', pathPrefix: '', models: ['whisper'] });
+    onTestFinished(() => probe.close());
+    expect(await probe.look()).toEqual({ kind: 'refused' });
   });
 });
 
