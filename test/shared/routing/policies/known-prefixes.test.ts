@@ -86,7 +86,7 @@ test('a prompt to another model does not move the home of the first model', () =
   const home = policy.pick(some, one, () => 0.5);
   if (home === undefined) throw new Error('no node');
   policy.onRequestStart(home, one);
-  // The other model runs only where the first one does not.
+  // The other model does not run on that node.
   const others = some.filter((node) => node !== home);
   const second = policy.pick(others, other, () => 0.5);
   if (second === undefined) throw new Error('no node');
