@@ -44,7 +44,7 @@ test('nothing is simulated if rates are measured, if a kind has no replica, or i
 
 test('a request that a replica cannot hold counts as one that no replica can serve', () => {
   const singles = layoutOf([1, 1, 8]);
-  // The long prompts alone arrive, and no replica on one GPU has memory for one of them.
+  // Only long prompts arrive, and no replica on one GPU has memory for one of them.
   const small = options.map((option) => ({
     ...option,
     engine: { ...option.engine, limits: { ...DEFAULT_LIMITS, memoryFraction: option.gpus === 1 ? 0.76 : 0.9 } },
