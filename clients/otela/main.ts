@@ -260,8 +260,9 @@ const RUNS: Command<Output> = {
   summary: 'list, watch, retry and cancel the runs of your Python functions',
   examples: `[list|watch RUN|logs RUN|retry RUN|cancel RUN] [--gateway URL] [--json]
 
-A script prints the RUN of client.map() as run.id. watch prints progress until the run has ended; exit code 1 if calls failed. logs prints
-the last output of the calls, and why calls failed. retry sends the failed calls again; then the same script finds their results.
+A script prints the RUN of client.map() as run.id. watch prints progress until the run has ended; exit code 1 if calls failed or
+did not run. logs prints the last output of the calls, and why calls failed. retry sends the failed calls again; then the same script
+finds their results.
   otela runs
   otela runs watch run-5f0d8a2c41b7e963`,
   takes: ['list', 'watch', 'logs', 'retry', 'cancel'],

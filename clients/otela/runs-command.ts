@@ -129,7 +129,7 @@ export async function listRuns(access: GatewayAccess, json: boolean, out: Output
   for (const line of table([HEAD, ...runs.map(row)])) out.print(line);
 }
 
-/** Prints a line whenever the run has changed, until it has ended. @returns false if calls of it have failed */
+/** Prints a line whenever the run has changed, until it has ended. @returns false if calls failed or did not run */
 export async function watchRun(access: GatewayAccess, id: string | undefined, out: Output): Promise<boolean> {
   let before = '';
   for (;;) {
@@ -139,9 +139,19 @@ export async function watchRun(access: GatewayAccess, id: string | undefined, ou
     if (before === '') out.print(text[0] ?? '');
     if (now !== before) out.print(text[1] ?? '');
     before = now;
-    if (statusOf(run) !== 'running') return sumOf(run, ({ request_counts: counts }) => counts.failed) === 0;
+    if (statusOf(run) !== 'running') return isComplete(run);
     await sleep(WATCH_MS);
   }
+}
+
+/** True if each call has a result, in its batch or in one that retried it. */
+function isComplete({ batches }: Run): boolean {
+  return batches.every(({ id, status, request_counts: { total, completed } }) => {
+    const retries = batches.filter(({ metadata }) => metadata?.opentela_retry_of === id);
+    // A batch that failed its check has no calls, and a cancelled one does not count those that did not run as failed.
+    if (retries.length === 0) return status === 'completed' && completed === total;
+    return completed + retries.reduce((sum, { request_counts: counts }) => sum + counts.total, 0) >= total;
+  });
 }
 
 /** Prints the last output of the calls, and why calls failed. */

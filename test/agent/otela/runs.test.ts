@@ -22,6 +22,8 @@ function batch(id: string, status: string, failed: number, more: Record<string, 
   };
 }
 
+const counts = (total: number, completed: number, failed: number) => ({ request_counts: { total, completed, failed } });
+
 const input = ['a', 'b', 'c'].map((name) => JSON.stringify({ custom_id: name, url: '/v1/otela/functions' })).join('\n');
 const errors = [
   {
@@ -97,6 +99,32 @@ it('a run is watched until it has ended, and the exit code says if calls failed'
   const { code, lines } = await runs('watch', RUN);
   expect(code).toBe(1);
   expect(lines.map((line) => line.split(/\s+/)[2])).toEqual(['STATUS', 'running', 'completed']);
+});
+
+const RETRY = { metadata: { opentela_run: RUN, opentela_retry_of: '1' } };
+
+it.each([
+  ['all calls have results', 0, [batch('1', 'completed', 0)]],
+  ['calls of a cancelled batch did not run', 1, [batch('1', 'cancelled', 0, counts(3, 1, 0))]],
+  ['the input was refused', 1, [batch('1', 'failed', 0, counts(0, 0, 0))]],
+  [
+    'the failed call was retried',
+    0,
+    [batch('2', 'completed', 0, { ...RETRY, ...counts(1, 1, 0) }), batch('1', 'completed', 1)],
+  ],
+  [
+    'the retried call failed',
+    1,
+    [batch('2', 'completed', 1, { ...RETRY, ...counts(1, 0, 1) }), batch('1', 'completed', 1)],
+  ],
+  [
+    'one of two failed calls was retried',
+    1,
+    [batch('2', 'completed', 0, { ...RETRY, ...counts(1, 1, 0) }), batch('1', 'completed', 2)],
+  ],
+])('watch, if %s: exit code %i', async (_, code, batches) => {
+  const { runs } = await gateway(batches);
+  expect(await runs('watch', RUN)).toMatchObject({ code });
 });
 
 it('logs say what calls printed, and why calls failed; what a function said does not control the terminal', async () => {
