@@ -198,7 +198,8 @@ class Sender:
                 held.extend(call for some in group.values() for call in some)
 
         for call in left:
-            batches = {one.place[0] for one in call.pending}
+            # If a needed call has failed, others may not be sent yet. `_line` fails such a call.
+            batches = {one.place[0] for one in call.pending if one.place}
             if lines and len(batches.union(after)) > AFTER_MAX:
                 flush()
                 lines, group, size, after = [], {}, 0, []

@@ -192,6 +192,19 @@ class Held(unittest.TestCase):
         client.shutdown()
         self.assertEqual(gateway.asked, [[]] * len(gateway.made))
 
+    def test_a_call_with_a_failed_need_fails_alone_although_another_need_is_not_sent(self):
+        gateway = Holding()
+        client = at_gateway(gateway)
+        bad = client.submit(add, 1)
+        self.sent(client, gateway, 1)
+        bad.set_exception(FunctionError("no luck", "function_failed"))
+        two = client.submit(add, 3, 4)
+        end = client.submit(add, bad, two)
+        self.assertEqual(end.exception(30).code, "dependency_failed")
+        self.sent(client, gateway, 2)
+        gateway.answers = True
+        self.assertEqual(two.result(30), 3)
+        client.shutdown()
 
     def test_a_file_of_a_result_that_is_there_goes_with_references_to_the_others(self):
         gateway = Holding()
