@@ -59,7 +59,9 @@ async function start(port: number, data: string | undefined, worker: boolean): P
   const enginePort = await freePort();
   // 30 tokens a second: slow enough to see them arrive.
   const command = engineCommand(enginePort, '--model', MODEL, '--rate', '30');
-  const agent = await startAgent({ gateways: [gateway.url], token, command });
+  // Only keys of this gateway can send functions: the printed key, and those of its operator.
+  const args = worker ? [] : ['--allow-functions', 'all'];
+  const agent = await startAgent({ gateways: [gateway.url], token, command, args });
   const ended = (name: string) => () => {
     if (ending) return;
     ending = true;
@@ -86,8 +88,17 @@ This command creates the join token that it needs:
   curl -N ${gateway.url}/v1/chat/completions -H 'Authorization: Bearer ${key}' \\
     -H 'Content-Type: application/json' \\
     -d '{"model":"${MODEL}","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
-
+${worker ? '' : functionsLine(gateway.url, key)}
 Press Ctrl-C to stop everything.`;
+}
+
+function functionsLine(url: string, key: string): string {
+  return `
+  Python functions run on the same node (docs/functions.md):
+
+  OTELA_GATEWAY=${url} OTELA_API_KEY=${key} \\
+    PYTHONPATH=clients/python python3 clients/python/example.py
+`;
 }
 
 const { values } = parseArgs({

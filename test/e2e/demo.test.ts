@@ -6,6 +6,14 @@ import { ROOT } from '../support/where.ts';
 
 afterEach(endAll);
 
+/** The output of the printed line that runs a Python function. */
+async function printedFunction(demo: Managed): Promise<string> {
+  const [, line = ''] = /^ {2}(OTELA_GATEWAY=.*\\\n.*)$/m.exec(demo.output) ?? [];
+  const python = new Managed(['bash', '-c', line], { label: 'the line with Python', cwd: ROOT });
+  expect(await python.end(30_000)).toMatchObject({ code: 0 });
+  return python.output;
+}
+
 // npm signals its shell, which ends and does not pass the signal on, unless the script begins with `exec`.
 it.each([
   ['start', 'SIGTERM'],
@@ -21,6 +29,7 @@ it.each([
     expect(curl.output).toContain('data: [DONE]');
     expect(curl.output).toContain('"content":" stand-in"');
     expect(demo.output).toMatch(/not a language model/);
+    if (script === 'start') expect(await printedFunction(demo)).toBe("['SUPPORTED', 'REFUTED']\n");
     const [, page = ''] = /dashboard +(\S+)/.exec(demo.output) ?? [];
     const shown = await fetch(page);
     expect([shown.status, await shown.text()]).toEqual([200, expect.stringContaining('<!doctype html>')]);
