@@ -14,20 +14,20 @@ import { type EnginePlace, FACTS_MS, killEngine, registered, restartEngine } fro
 
 const SETTLED_MS = 10_000;
 /** Time in which a client learns that its engine has ended. */
-const LOST_MS = 15_000;
+export const LOST_MS = 15_000;
 
 /** `own`: the status with which the engine itself refuses the request, also when it is asked directly. */
 export type Outcome = { kind: 'ok'; note: string } | { kind: 'own'; status: number; note: string };
 
-interface Case {
+export interface Case {
   name: string;
   run(place: EnginePlace): Promise<Outcome>;
 }
 
-const ok = (note: string): Outcome => ({ kind: 'ok', note });
+export const ok = (note: string): Outcome => ({ kind: 'ok', note });
 
 /** The first line of an engine's own error. */
-function refusal({ status, text }: Answer): Outcome {
+export function refusal({ status, text }: Pick<Answer, 'status' | 'text'>): Outcome {
   return { kind: 'own', status, note: text.replace(/\s+/g, ' ').slice(0, 200) };
 }
 

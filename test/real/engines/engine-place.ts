@@ -38,7 +38,10 @@ export async function openEnginePlace(engine: RealEngine): Promise<EnginePlace> 
     gateways: [gateway.url],
     token: await gateway.createJoinToken(),
     engineUrl: url,
-    args: ['--metrics', new URL(metricsUrl).host, '--metrics-token-file', metricsKey],
+    args: [
+      ...['--metrics', new URL(metricsUrl).host, '--metrics-token-file', metricsKey],
+      ...(engine.hears ? ['--engine-model', engine.model] : []),
+    ],
   });
   await gateway.serving(1, SERVING_MS, engine.model);
   return {
@@ -49,7 +52,7 @@ export async function openEnginePlace(engine: RealEngine): Promise<EnginePlace> 
     replicas: [{ agent, url }],
     root: await providerRoot('lab'),
     model: engine.model,
-    talks: true,
+    talks: engine.hears !== true,
     servingAfterMs: performance.now() - started,
     agentMetrics: async () => {
       const headers = { authorization: 'Bearer a-key-of-32-letters-for-this-test' };
@@ -65,13 +68,14 @@ async function startEngine(engine: RealEngine, port: number): Promise<Managed> {
   const url = `http://127.0.0.1:${port}`;
   await eventually(`${engine.name} at ${url}`, engine.readyMs, async () => {
     if (!process.running) throw process.failure('ended');
-    const answered = await fetch(`${url}/v1/models`).then(
+    const answered = await fetch(`${url}${engine.hears ? '/health' : '/v1/models'}`).then(
       ({ ok }) => ok,
       () => false,
     );
     return answered ? true : undefined;
   });
   await engine.prepare?.(url);
+  if (engine.hears) return process; // its health page waits for the model
   await eventually(`an answer of ${engine.name}`, engine.readyMs, async () => {
     const body = { model: engine.model, messages: [{ role: 'user', content: 'hi' }], max_tokens: 1 };
     const headers = { 'content-type': 'application/json' };

@@ -16,12 +16,20 @@ const program = debianProgram({
   folders: ['llama'],
 });
 
-export async function makeGguf(): Promise<string> {
-  const folder = await installOnce(GGUF, async (made) => {
+function ggufFolder(): Promise<string> {
+  return installOnce(GGUF, async (made) => {
     const bin = await pythonEnvironment(made, { packages: ['gguf==0.18.0', 'numpy', 'tokenizers==0.22.2'] });
     await run(join(bin, 'python'), [join(ROOT, 'test/real/engines/tiny_gguf.py'), join(made, 'tiny.gguf'), ...TEXTS]);
   });
-  return join(folder, 'tiny.gguf');
+}
+
+export async function makeGguf(): Promise<string> {
+  return join(await ggufFolder(), 'tiny.gguf');
+}
+
+/** A Python with numpy. */
+export async function ggufPython(): Promise<string> {
+  return join(await ggufFolder(), 'venv/bin/python');
 }
 
 export const llamaCpp: RealEngine = {

@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util';
 import { run } from '../../../bench/run.ts';
 import { endAll } from '../../support/processes.ts';
 import { NotThere } from '../answers.ts';
+import { AUDIO_CASES } from './audio-cases.ts';
 import { CASES } from './cases.ts';
 import { openEnginePlace } from './engine-place.ts';
 import { ENGINES } from './engines.ts';
@@ -26,7 +27,7 @@ async function check(engine: RealEngine, names: readonly string[]): Promise<Resu
   const place = await openEnginePlace(engine);
   console.log(`\n== ${engine.name} ${engine.version}, serving after ${(place.servingAfterMs / 1_000).toFixed(0)} s`);
   const results: Result['cases'] = {};
-  for (const { name, run: look } of CASES) {
+  for (const { name, run: look } of engine.hears ? AUDIO_CASES : CASES) {
     if (!new RegExp(values.only ?? '').test(name)) continue;
     try {
       const outcome = await look(place);

@@ -16,6 +16,8 @@ export interface RealEngine {
   context: number;
   /** Time until it answers, with its model in the page cache of a quiet machine. */
   readyMs: number;
+  /** True for a server of audio: it has transcriptions instead of chats, and no `/v1/models`. */
+  hears?: true;
   /** Installs it and makes its model, once. */
   install(): Promise<void>;
   command(port: number): Promise<{ argv: string[]; env: Record<string, string> }>;
