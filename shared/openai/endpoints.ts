@@ -148,6 +148,8 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(22, 'images/variations'), ...PICTURES, body: 'multipart' },
   { ...v1(23, 'moderations'), usage: 'none' },
   root(24, 'pooling'),
+  // vLLM-Omni generates a video while its client waits. Jobs at /v1/videos are not offered, see docs/clients.md.
+  { ...v1(26, 'videos/sync'), body: 'multipart', answer: 'binary', usage: 'none' },
 ];
 
 const STORED = {

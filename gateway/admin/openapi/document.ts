@@ -159,8 +159,9 @@ function storedResponseOperations(): Operation[] {
   }));
 }
 
-/** The file that a form must have. */
+/** The field that a form must have in addition to the model. */
 function uploadOf(path: string): object {
+  if (path.startsWith('/v1/videos/')) return { prompt: { type: 'string' } };
   const [name, description] = path.startsWith('/v1/images/') ? ['image', 'Picture.'] : ['file', 'Audio file.'];
   return { [name]: { type: 'string', format: 'binary', description } };
 }

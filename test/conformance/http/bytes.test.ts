@@ -173,7 +173,7 @@ it('other keys of stream_options stay when the wish for usage is put inside', as
   expect(seen).toMatchObject({ stream_options: { include_usage: true, other: [1] } });
 });
 
-it.each(['audio/transcriptions', 'images/edits', 'images/variations'])(
+it.each(['audio/transcriptions', 'images/edits', 'images/variations', 'videos/sync'])(
   'a multipart upload to %s reaches the engine byte for byte, its boundary included',
   async (path) => {
     const boundary = 'a-boundary-of-our-own';

@@ -31,6 +31,7 @@ describe('the table of endpoints', () => {
       22: '/v1/images/variations',
       23: '/v1/moderations',
       24: '/v1/pooling',
+      26: '/v1/videos/sync',
     });
   });
 

@@ -5,6 +5,7 @@ import { countTokens } from './words.ts';
 /** Base64 of one picture. */
 const PICTURE = Buffer.alloc(96, 7).toString('base64');
 const PICTURES_MAX = 10;
+const VIDEO_BYTES = 300_000;
 
 /** Streams a sketch before each picture if it is asked to, as OpenAI's API does. */
 export function images(ask: Ask): Answer {
@@ -29,4 +30,9 @@ export function images(ask: Ask): Answer {
 /** An answer to an uploaded picture. Like most engines, it counts no tokens. */
 export function changedPicture(): Answer {
   return json({ created: 0, data: [{ b64_json: PICTURE }] });
+}
+
+/** A video in the response itself, as vLLM-Omni sends it from `/v1/videos/sync`. */
+export function video(): Answer {
+  return { kind: 'bytes', contentType: 'video/mp4', size: VIDEO_BYTES };
 }

@@ -5,7 +5,7 @@ import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
 import { CACHE_CONFIG, type EngineForm, type FormOptions, formAnswer, listedModel, showAnswer } from './forms.ts';
 import { Freeze } from './freeze.ts';
-import { changedPicture, images } from './images.ts';
+import { changedPicture, images, video } from './images.ts';
 import { Journal } from './journal.ts';
 import { KvTransfer, type Role } from './kv-transfer.ts';
 import { Management } from './management.ts';
@@ -80,6 +80,7 @@ const UPLOADS: Record<string, (bytes: number) => Answer> = {
   '/v1/audio/translations': transcription,
   '/v1/images/edits': changedPicture,
   '/v1/images/variations': changedPicture,
+  '/v1/videos/sync': video,
 };
 const DEFAULT_TOKENS = 24;
 

@@ -30,7 +30,7 @@ _STREAMS = {
 _PATHS = {
     *_STREAMS,
     *{"embeddings", "rerank", "score", "classify", "pooling", "moderations", "tokenize", "detokenize"},
-    *{"audio/speech", "images/variations", "messages/count_tokens"},
+    *{"audio/speech", "images/variations", "messages/count_tokens", "videos/sync"},
 }
 
 
