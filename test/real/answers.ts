@@ -14,7 +14,7 @@ export class NotThere extends Error {}
 
 /** Members that differ between two responses to the same request: ids, times, and cache counts of the node. */
 const DIFFERS =
-  /^(?:id|created|created_at|completed_at|system_fingerprint|(?:prompt|input)_tokens_details|input_tokens|.*_time|.*_id|.*cache.*)$/;
+  /^(?:id|timings|created|created_at|completed_at|system_fingerprint|(?:prompt|input)_tokens_details|input_tokens|.*_time|.*_id|.*cache.*)$/;
 
 function masked(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(masked);

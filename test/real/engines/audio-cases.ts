@@ -9,7 +9,7 @@ import { type EnginePlace, killEngine, restartEngine } from './engine-place.ts';
 
 const SETTLED_MS = 10_000;
 const SECONDS = 3;
-/** So long that the engine is killed while it computes. */
+/** The engine computes for longer than the test needs to kill it. */
 const LONG_SECONDS = 600;
 
 async function transcribe({ url, key }: Target, model: string, file: Uint8Array<ArrayBuffer>, more: object = {}) {

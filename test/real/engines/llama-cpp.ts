@@ -60,6 +60,7 @@ export const llamaCpp: RealEngine = {
   },
   reportsLoad: true,
   countsGrow: true,
+  countsWithoutCached: true,
   ownCounts: async (url) => ({
     prompt: await metric(url, 'llamacpp:prompt_tokens_total'),
     completion: await metric(url, 'llamacpp:tokens_predicted_total'),

@@ -36,4 +36,6 @@ export interface RealEngine {
   ownCounts?: (url: string, body: object) => Promise<OwnCounts>;
   /** True if `ownCounts` grows with each request, rather than being about `body`. */
   countsGrow?: boolean;
+  /** True if `ownCounts` omits the prompt's tokens that were in the engine's cache. */
+  countsWithoutCached?: boolean;
 }
