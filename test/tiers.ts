@@ -108,6 +108,7 @@ export const SHORT: Readonly<Record<string, string>> = {
     'standalone/site-profile': 'the profile of a cluster reaches the job script, and no command of it',
     'standalone/doctor': 'a broken data directory is told',
     'standalone/copy-of': 'units of the Node host: each starts nothing, or one part of it',
+    'standalone/client-websockets': '',
     'standalone/layout': '',
     'standalone/restored-counters': '',
     'standalone/local-calls': '',

@@ -19,8 +19,8 @@ export class RealtimeRequest implements ProxyRequest {
   readonly http: HttpRequest;
   /** The model that the client asked for. */
   readonly model: string;
-  /** Called if a message names another model. The message is not sent on. */
-  onForeignModel = (): void => {};
+  /** Called if a message names another model. The message is not sent on. The next one is read when this resolves. */
+  onForeignModel = (): Promise<void> => Promise.resolve();
   /** The model's name at the node, once it is known. */
   served: string | undefined;
   readonly #url: URL;
@@ -74,7 +74,7 @@ export class RealtimeRequest implements ProxyRequest {
       if (record === undefined) return undefined;
       const allowed = record.kind === 'text' ? this.#checked(record) : record;
       if (allowed !== undefined) return encodeRecord(allowed.kind, allowed.bytes);
-      this.onForeignModel();
+      await this.onForeignModel();
     }
   }
 

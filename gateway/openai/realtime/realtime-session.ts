@@ -41,7 +41,7 @@ export class RealtimeSession implements ResponseSink {
     socket.onBroken = () => this.#left();
     request.onForeignModel = () => {
       const message = `This session is for the model '${request.model}'. Open another session for another model.`;
-      this.#tell(new ApiError('model_not_allowed', message, { param: 'model' }));
+      return this.#tell(new ApiError('model_not_allowed', message, { param: 'model' }));
     };
     if (!(await socket.opened)) this.#left();
     else this.#watch(stopping);
@@ -119,22 +119,17 @@ export class RealtimeSession implements ResponseSink {
   /** Ends the session: sends the client the error, and cancels the engine's work. */
   #close(code: number, error: ApiError): void {
     if (this.#over) return;
-    this.#tell(error);
+    neverRejects(this.#tell(error));
     this.#options.socket.close(code, error.code);
     this.#left();
   }
 
-  /** Sends an error in the form of OpenAI's realtime API. */
-  #tell(error: ApiError): void {
+  /** Sends an error in the form of OpenAI's realtime API. Resolves when the client's side can take more. Never rejects. */
+  async #tell(error: ApiError): Promise<void> {
     const { type, code, message, param } = error;
     const event = { type: 'error', event_id: `event_${crypto.randomUUID()}`, error: { type, code, message, param } };
-    const bytes = encodeUtf8(JSON.stringify(event));
-    neverRejects(this.#trySend({ kind: 'text', bytes }));
-  }
-
-  async #trySend(record: MessageRecord): Promise<void> {
     try {
-      await this.#options.socket.send(record);
+      await this.#options.socket.send({ kind: 'text', bytes: encodeUtf8(JSON.stringify(event)) });
     } catch {
       // The client disconnected.
     }
