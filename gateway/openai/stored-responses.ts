@@ -36,8 +36,8 @@ export class StoredResponsesObject extends GatewayObject {
   async add(id: string, { session, model, charged }: StoredResponse): Promise<void> {
     const { sql } = this.ctx.storage;
     const now = this.ctx.clock.now();
-    sql.exec('INSERT OR IGNORE INTO responses VALUES (?, ?, ?, ?, ?)', id, session, model, charged ? 1 : 0, now);
-    this.#count++;
+    const insert = 'INSERT OR IGNORE INTO responses VALUES (?, ?, ?, ?, ?) RETURNING id';
+    this.#count += sql.exec(insert, id, session, model, charged ? 1 : 0, now).toArray().length;
     if (this.#count > IDS_MAX) {
       sql.exec('DELETE FROM responses WHERE id IN (SELECT id FROM responses ORDER BY at LIMIT ?)', FORGOTTEN);
       this.#count = this.#counted();
@@ -50,7 +50,7 @@ export class StoredResponsesObject extends GatewayObject {
   }
 
   remove(id: string): void {
-    this.ctx.storage.sql.exec('DELETE FROM responses WHERE id = ?', id);
+    this.#count -= this.ctx.storage.sql.exec('DELETE FROM responses WHERE id = ? RETURNING id', id).toArray().length;
   }
 
   /** Deletes old ids. The next alarm is due when the oldest of the others is old. */

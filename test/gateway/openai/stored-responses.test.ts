@@ -36,3 +36,22 @@ test('of more ids than one project may have, the oldest are forgotten', async ()
     expect(storage.sql.exec('SELECT id FROM responses').toArray()).toEqual([{ id: 'resp_10000' }]),
   );
 });
+
+test('responses that were deleted, or were stored before, do not count against a project', async () => {
+  const object = env.RESPONSES.getByName('deleted');
+  await runInDurableObject(object, (_, { storage }) => {
+    for (let n = 0; n < 9_999; n++)
+      storage.sql.exec('INSERT INTO responses VALUES (?, ?, ?, 0, ?)', `resp_${n}`, 'a', 'm', Date.now() - 20_000 + n);
+  });
+  await evictDurableObject(object);
+  for (let n = 0; n < 3; n++) {
+    await object.add('resp_new', at('a'));
+    await object.remove('resp_new');
+    await object.remove('resp_new');
+    await object.add('resp_1', at('a'));
+  }
+  await object.add('resp_new', at('a'));
+  expect(await object.find('resp_0')).toEqual(at('a'));
+  await object.add('resp_newer', at('a'));
+  expect(await object.find('resp_0')).toBeUndefined();
+});
