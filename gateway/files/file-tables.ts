@@ -70,6 +70,11 @@ export const uploadParts = sqliteTable(
   (table) => [index('upload_parts_upload').on(table.uploadId)],
 );
 
+/** Time at which a batch ended, in seconds since the epoch; NULL while it runs. The index `batches_ended` has it. */
+export const batchEndedAt = sql<number | null>`CAST(CASE summary ->> 'status'
+  WHEN 'completed' THEN summary ->> 'completed_at' WHEN 'failed' THEN summary ->> 'failed_at'
+  WHEN 'expired' THEN summary ->> 'expired_at' WHEN 'cancelled' THEN summary ->> 'cancelled_at' END AS NUMERIC)`;
+
 /**
  * Batches, for lists. The current state of a batch is in its batch object, which updates this row when the state
  * changes.
@@ -92,6 +97,7 @@ export const batches = sqliteTable(
   (table) => [
     index('batches_owner').on(table.owner, table.createdAt, table.id),
     index('batches_open').on(table.open).where(sql`open = 1`),
+    index('batches_ended').on(batchEndedAt),
   ],
 );
 

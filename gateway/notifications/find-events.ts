@@ -7,7 +7,7 @@ import { database, queryOrUnavailable, reportDatabase } from '../accounts/databa
 import { readGatewaySettings } from '../accounts/gateway-settings.ts';
 import { sqlFragments } from '../accounts/sql-fragments.ts';
 import type { Env } from '../env.ts';
-import { batches } from '../files/file-tables.ts';
+import { batchEndedAt, batches } from '../files/file-tables.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import type { EventType } from '../settings/notification-settings.ts';
 import { usageTotals } from '../usage/usage-tables.ts';
@@ -25,8 +25,6 @@ const ROWS_MAX = 1_000;
 /** Maximum lost nodes of one look: the largest page of the nodes' history. */
 const NODES_MAX = 1_000;
 const DAY_MS = 86_400_000;
-/** Longest `completion_window` of a batch, and a day. */
-const BATCH_MS = 31 * DAY_MS;
 const EXPIRING_MS = 7 * DAY_MS;
 /** Shares of a monthly limit at which an event is sent. */
 const SHARES = [0.8, 1] as const;
@@ -34,8 +32,8 @@ const SHARES = [0.8, 1] as const;
 const LOST: readonly DepartureCause[] = ['crashed', 'unknown', 'preempted'];
 
 /** Returns events since `since`, of access requests, batches and nodes. */
-export async function findRecentEvents(env: Env, since: number, now: number): Promise<GatewayEvent[]> {
-  const found = await Promise.all([accessEvents(env, since), batchEvents(env, since, now), nodeEvents(env, since)]);
+export async function findRecentEvents(env: Env, since: number): Promise<GatewayEvent[]> {
+  const found = await Promise.all([accessEvents(env, since), batchEvents(env, since), nodeEvents(env, since)]);
   return found.flat();
 }
 
@@ -67,27 +65,19 @@ async function accessEvents(env: Env, since: number): Promise<GatewayEvent[]> {
   });
 }
 
-async function batchEvents(env: Env, since: number, now: number): Promise<GatewayEvent[]> {
-  const { id, open, createdAt, createdBy, owner, summary } = batches;
-  const member = (name: string) => sql<string | null>`${summary} ->> ${sql.raw(`'${name}'`)}`;
-  const ended = ['completed_at', 'failed_at', 'expired_at', 'cancelled_at'] as const;
+async function batchEvents(env: Env, since: number): Promise<GatewayEvent[]> {
+  const { id, open, createdBy, owner, summary } = batches;
+  // OpenAI's times are in seconds, rounded down.
+  const isRecent = gt(batchEndedAt, since / 1_000 - 1);
   const rows = await queryOrUnavailable(
     database(env)
-      .select({
-        id,
-        owner,
-        key: createdBy,
-        status: member('status'),
-        at: sql<number>`coalesce(${sql.join(ended.map(member), sql`, `)})`,
-      })
+      .select({ id, owner, key: createdBy, status: sql<string | null>`${summary} ->> 'status'` })
       .from(batches)
-      .where(and(eq(open, false), gt(createdAt, now - BATCH_MS)))
-      .orderBy(desc(createdAt))
+      .where(and(isRecent, eq(open, false)))
+      .orderBy(desc(batchEndedAt))
       .limit(ROWS_MAX),
   );
-  // OpenAI's times are in seconds, rounded down.
-  const recent = rows.filter(({ at }) => Number(at) * 1_000 > since - 1_000);
-  return recent.map(({ id: batch, owner: of, key, status }) => {
+  return rows.map(({ id: batch, owner: of, key, status }) => {
     const data = { batch_id: batch, owner: of, key_id: key, status };
     return { id: `batch.ended/${batch}`, type: 'batch.ended', data };
   });
@@ -104,12 +94,16 @@ async function nodeEvents(env: Env, since: number): Promise<GatewayEvent[]> {
 }
 
 async function expiringKeys(env: Env, now: number): Promise<GatewayEvent[]> {
-  const { expiresAt, revokedAt } = apiKeys;
+  const { createdAt, expiresAt, revokedAt } = apiKeys;
   const soon = and(gt(expiresAt, now), lt(expiresAt, now + EXPIRING_MS), isNull(revokedAt));
-  const rows = await queryOrUnavailable(database(env).select().from(apiKeys).where(soon).limit(ROWS_MAX));
-  return rows.flatMap(({ id, userId, projectId, expiresAt: end, createdAt }): GatewayEvent[] => {
-    // A key that lives for less than two weeks was made to end soon.
-    if (end === null || end - createdAt < 2 * EXPIRING_MS) return [];
+  // A key that lives for less than two weeks was made to end soon.
+  const isLong = sql`${expiresAt} - ${createdAt} >= ${2 * EXPIRING_MS}`;
+  // Keys that have just entered their last week are not reported yet, so these come first.
+  const rows = await queryOrUnavailable(
+    database(env).select().from(apiKeys).where(and(soon, isLong)).orderBy(desc(expiresAt)).limit(ROWS_MAX),
+  );
+  return rows.flatMap(({ id, userId, projectId, expiresAt: end }): GatewayEvent[] => {
+    if (end === null) return [];
     const data = { key_id: id, user_id: userId, project_id: projectId, expires_at: new Date(end).toISOString() };
     return [{ id: `key.expiring/${id}/${end}`, type: 'key.expiring', data }];
   });

@@ -101,7 +101,7 @@ export class NotificationObject extends GatewayObject {
     const { kv, sql } = this.ctx.storage;
     const now = this.#now;
     const since = kv.get<number>('since') ?? now;
-    const events = await findRecentEvents(this.env, since, now);
+    const events = await findRecentEvents(this.env, since);
     const isSlow = now >= (kv.get<number>('slowly') ?? 0);
     if (isSlow) events.push(...(await findSlowEvents(this.env, now)));
     for (const event of events) this.#add(event, targets, now);

@@ -101,11 +101,49 @@ test('batches are reported at their end', async () => {
       batch('b_failed', false, { status: 'failed', failed_at: seconds - 5 }),
       batch('b_before', false, { completed_at: seconds - 3_600 }),
     ]);
-  const events = (await findRecentEvents(env, NOW - 60_000, NOW)).filter(({ type }) => type === 'batch.ended');
+  const events = (await findRecentEvents(env, NOW - 60_000)).filter(({ type }) => type === 'batch.ended');
   expect(ids(events)).toEqual(['batch.ended/b_done', 'batch.ended/b_failed']);
   expect(events.find(({ id }) => id.endsWith('b_failed'))?.data).toEqual({
     ...{ batch_id: 'b_failed', owner: 'project:p', key_id: 'key_1', status: 'failed' },
   });
+});
+
+/** Inserts 1,001 rows, which `columns` makes of the number `n`. */
+const insertMany = (table: string, columns: Readonly<Record<string, string>>) =>
+  env.DB.prepare(`WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n <= 1000)
+    INSERT INTO ${table} (${Object.keys(columns).join(', ')}) SELECT ${Object.values(columns).join(', ')} FROM numbers`).run();
+
+test('a thousand younger batches that have ended do not hide the end of an old one', async () => {
+  const now = NOW + DAY_MS;
+  const ended = (at: number) => JSON.stringify({ status: 'completed', completed_at: at / 1_000 });
+  const columns = { owner: `'project:p'`, created_by: `'key_1'`, open: '0' };
+  await insertMany('batches', {
+    ...columns,
+    ...{ id: `'b_young_' || n`, created_at: `${now - DAY_MS} + n`, summary: `'${ended(now - 3_600_000)}'` },
+  });
+  await database(env)
+    .insert(batches)
+    .values({
+      ...{ id: 'b_old', owner: 'project:p', createdBy: 'key_1', createdAt: now - 2 * DAY_MS, open: false },
+      summary: JSON.parse(ended(now - 5_000)),
+    });
+  const events = (await findRecentEvents(env, now - 60_000)).filter(({ type }) => type === 'batch.ended');
+  expect(ids(events)).toEqual(['batch.ended/b_old']);
+});
+
+test('a thousand keys that live for less than two weeks do not hide a key that ends', async () => {
+  const now = NOW + 60 * DAY_MS;
+  const text = `'k_many_' || n`;
+  await insertMany('api_keys', {
+    ...{ id: text, name: text, hash: text, prefix: text, role: `'consumer'` },
+    ...{ created_at: String(now - DAY_MS), expires_at: `${now + DAY_MS} + n` },
+  });
+  const row = { id: 'k_ends', name: 'k', hash: 'k_ends', prefix: 'k', role: 'consumer' as const };
+  await database(env)
+    .insert(apiKeys)
+    .values({ ...NO_RESTRICTIONS, ...row, createdAt: now - 90 * DAY_MS, expiresAt: now + DAY_MS });
+  const events = (await findSlowEvents(env, now)).filter(({ type }) => type === 'key.expiring');
+  expect(ids(events)).toEqual([`key.expiring/k_ends/${now + DAY_MS}`]);
 });
 
 test('signatures are those of Standard Webhooks', async () => {

@@ -3,7 +3,7 @@
  * table is declared once. drizzle-kit generates migrations from this file; queries are built with the tables of SQLite.
  */
 
-import { is, sql } from 'drizzle-orm';
+import { is, SQL, sql } from 'drizzle-orm';
 import {
   bigint,
   boolean,
@@ -54,7 +54,7 @@ function tableOf(table: SQLiteTable): PgTable {
   const { name, columns, indexes, primaryKeys } = getTableConfig(table);
   const built = Object.fromEntries(columns.map((column) => [column.name, columnOf(column)]));
   return pgTable(name, built, (own) => {
-    const named = (column: IndexColumn) => own[(column as SQLiteColumn).name] as never;
+    const named = (column: IndexColumn) => (is(column, SQL) ? column : own[column.name]) as never;
     return [
       ...indexes.map(({ config }) => {
         const made = (config.unique ? uniqueIndex : index)(config.name);
