@@ -171,7 +171,12 @@ export class Factory {
     const now = this.#now();
     if (now - this.#cleanedAt < CLEANUP_MS) return;
     this.#cleanedAt = now;
-    this.#files.tidy(now);
+    try {
+      this.#files.tidy(now);
+    } catch (error) {
+      // A shared file system may fail for a moment. The next hour tries again.
+      this.#options.log(`old logs cannot be deleted: ${errorLine(error)}`);
+    }
   }
 
   #parts() {

@@ -1,5 +1,5 @@
 /** A running autoscaler: its file, its lease, its memory; batch system and gateway are mocks. */
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { readFactoryConfig } from '../../../factory/config/read-config.ts';
@@ -31,6 +31,17 @@ it('a gateway that has news all the time makes no storm of squeue', async () => 
   }
   // One per second, plus the first and the last.
   expect(site.launcher.lists).toBeLessThanOrEqual(2 + Math.ceil((Date.now() - from) / 1_000));
+});
+
+it('an old log that cannot be deleted does not end the factory', async () => {
+  const site = new FactorySite(KEPT);
+  const old = join(site.state, 'logs/old.log');
+  mkdirSync(old, { recursive: true });
+  utimesSync(old, 0, 0);
+  const { lines } = site.start();
+  await says(lines, 'old logs cannot be deleted');
+  const asked = site.launcher.lists;
+  await eventually('another round', 10_000, () => (site.launcher.lists > asked ? true : undefined));
 });
 
 it('two factories with one file: the second one waits, asks no scheduler, and goes on with the same jobs', async () => {
