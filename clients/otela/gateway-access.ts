@@ -20,6 +20,8 @@ export interface GatewayAccess {
 
 /** Timeout of a request, for a gateway on a slow machine. */
 const ANSWER_TIMEOUT_MS = 60_000;
+/** Timeout of an upload: 200 MB over 2 Mbit/s. */
+const UPLOAD_TIMEOUT_MS = 15 * 60_000;
 
 /** @throws UsageError if the text is not an http URL */
 export function gatewayUrl(text: string): string {
@@ -108,16 +110,22 @@ export function sendResource(
   return ask(access, path, { method, headers: type, ...(body === undefined ? {} : { body }) });
 }
 
+/** Uploads a file. It may have 200 MB, so it gets more time than a request. @throws as `readResource` */
+export function sendFile(access: Pick<GatewayAccess, 'gateway' | 'key'>, form: FormData): Promise<unknown> {
+  return ask(access, '/v1/files', { method: 'POST', body: form }, UPLOAD_TIMEOUT_MS);
+}
+
 async function ask(
   { gateway, key }: Pick<GatewayAccess, 'gateway' | 'key'>,
   path: string,
   init: { method?: string; headers?: Record<string, string>; body?: string | FormData },
+  withinMs = ANSWER_TIMEOUT_MS,
 ): Promise<unknown> {
   const answer = await fetchOrExplain(`${gateway}${path}`, {
     ...init,
     headers: { ...init.headers, authorization: `Bearer ${key}` },
     redirect: 'error', // the key must not reach another server
-    signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS),
+    signal: AbortSignal.timeout(withinMs),
   });
   const text = await responseText(answer).catch(() => '');
   if (answer.status >= 500) throw new UnreachableError(`${gateway} returned ${answer.status}`);

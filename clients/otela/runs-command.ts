@@ -11,7 +11,7 @@ import type { Output } from '../../shared/terminal/command-output.ts';
 import { printable } from '../../shared/terminal/printable.ts';
 import { tryParseJson } from '../../shared/text/parse-json.ts';
 import { fetchOrExplain } from './fetch-or-explain.ts';
-import { type GatewayAccess, readResource, sendResource } from './gateway-access.ts';
+import { type GatewayAccess, readResource, sendFile, sendResource } from './gateway-access.ts';
 
 /** Newest batches that are searched. */
 const BATCHES_MAX = 1_000;
@@ -27,6 +27,7 @@ const batchSchema = z.object({
   status: z.string(),
   endpoint: z.string(),
   created_at: z.number(),
+  completion_window: z.string(),
   input_file_id: z.string(),
   error_file_id: z.string().nullable(),
   metadata: z.record(z.string(), z.string()).nullable(),
@@ -201,9 +202,10 @@ export async function retryRun(access: GatewayAccess, id: string | undefined, ou
     const form = new FormData();
     form.set('purpose', 'batch');
     form.set('file', new Blob([failed.lines.join('\n')]), `retry-${randomUUID()}.jsonl`);
-    const { id: file } = z.object({ id: z.string() }).parse(await sendResource(access, '/v1/files', form));
+    const { id: file } = z.object({ id: z.string() }).parse(await sendFile(access, form));
     const marked = { ...batch.metadata, opentela_retry_of: batch.id };
-    const asked = { input_file_id: file, endpoint: batch.endpoint, completion_window: '24h', metadata: marked };
+    const { endpoint, completion_window } = batch;
+    const asked = { input_file_id: file, endpoint, completion_window, metadata: marked };
     await sendResource(access, '/v1/batches', JSON.stringify(asked));
     sent += failed.lines.length;
   }

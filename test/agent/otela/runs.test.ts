@@ -13,6 +13,7 @@ function batch(id: string, status: string, failed: number, more: Record<string, 
     status,
     endpoint: '/v1/otela/functions',
     created_at: 1,
+    completion_window: '30d',
     input_file_id: `file-in-${id}`,
     error_file_id: failed > 0 ? `file-err-${id}` : null,
     metadata: { opentela_run: RUN, opentela_function: 'verify', opentela_context: 'c', ...(metadata as object) },
@@ -137,6 +138,8 @@ it('logs say what calls printed, and why calls failed; what a function said does
 });
 
 it('failed calls are sent again once, as a batch of the run in which the script finds them', async () => {
+  const limits = vi.spyOn(AbortSignal, 'timeout');
+  onTestFinished(() => limits.mockRestore());
   const first = batch('1', 'completed', 2);
   const { runs, asked } = await gateway([first]);
   expect((await runs('retry', RUN)).lines).toEqual(['1 calls are sent again.']);
@@ -144,7 +147,8 @@ it('failed calls are sent again once, as a batch of the run in which the script 
   expect(file?.body).toContain('{"custom_id":"b","url":"/v1/otela/functions"}');
   expect(file?.body).not.toContain('"custom_id":"a"');
   const metadata = { ...first.metadata, opentela_retry_of: '1' };
-  expect(JSON.parse(made?.body ?? '')).toMatchObject({ input_file_id: 'file-new', metadata });
+  expect(JSON.parse(made?.body ?? '')).toMatchObject({ input_file_id: 'file-new', completion_window: '30d', metadata });
+  expect(limits.mock.calls).toContainEqual([15 * 60_000]);
   const again = await gateway([batch('2', 'in_progress', 0, { metadata }), first]);
   expect((await again.runs('retry', RUN)).lines).toEqual(['No call has failed, or all were sent again already.']);
 });
