@@ -7,11 +7,13 @@ export type JobStatus =
   | { kind: 'pending'; reason: string; position: number; waiting: number; starts: string | undefined }
   | { kind: 'running'; node: string }
   | { kind: 'ended'; state: string }
-  /** Slurm did not answer. */
+  /** Slurm or the host did not answer. */
   | { kind: 'unknown'; reason: string };
 
 /** Ids of jobs: digits, so that they cannot be shell words. */
 const JOB_ID = /^\d{1,12}$/;
+/** Precedes the status: the login shell's profile may print, too. */
+const STATUS_MARK = 'otela-status 1';
 /** Jobs that are counted for the position in the queue. */
 const QUEUE_MAX = 10_000;
 
@@ -19,13 +21,19 @@ const QUEUE_MAX = 10_000;
 export function statusScript(job: string, partition: string): string {
   if (!JOB_ID.test(job)) throw new RangeError(`"${job}" is not a job's id`);
   return `export TZ=UTC
+echo '${STATUS_MARK}'
 squeue --noheader --states=all --jobs=${job} --format='job=%T|%r|%S|%N' 2>&1
 squeue --noheader --states=PENDING --partition=${shellQuoted(partition)} --sort=-p,i --format='waits=%A' 2>/dev/null | head -n ${QUEUE_MAX}
 true`;
 }
 
 export function parseStatus(job: string, out: string): JobStatus {
-  const lines = out.split('\n').map((line) => line.trim());
+  const at = out.indexOf(STATUS_MARK);
+  if (at < 0) return { kind: 'unknown', reason: 'the login shell did not run the commands of Slurm' };
+  const lines = out
+    .slice(at + STATUS_MARK.length)
+    .split('\n')
+    .map((line) => line.trim());
   const found = lines.find((line) => line.startsWith('job='))?.slice('job='.length);
   if (found === undefined) {
     const said = lines.find((line) => line !== '' && !line.startsWith('waits=')) ?? '';
@@ -55,7 +63,7 @@ export function statusText(job: string, status: JobStatus, now: Date): string {
     case 'ended':
       return `job ${job} has ended (${status.state})`;
     case 'unknown':
-      return `Slurm does not answer: ${status.reason}`;
+      return `the state of job ${job} is unknown: ${status.reason}`;
   }
 }
 
