@@ -8,6 +8,7 @@ import { basename, dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Transform } from 'node:stream';
 import { printable } from '../../shared/terminal/printable.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { type Host, type HostProcess, THIS_MACHINE } from '../host/host.ts';
 import { shellQuoted } from '../host/shell-words.ts';
 import { agentBundle } from '../install/program-files.ts';
@@ -37,8 +38,9 @@ interface WeightsFetch {
 
 /** @throws UpError */
 export async function fetchWeights(fetch: WeightsFetch): Promise<void> {
-  const { host, model } = fetch;
+  const { host, model, signal } = fetch;
   const where = host.host;
+  signal.throwIfAborted();
   const there = await ran(host.spawn(fetchScript(fetch)), fetch, where);
   if (there.code === 0) return;
   if (there.code !== NO_HUB) throw fetchFailure(where, model, there.last);
@@ -67,7 +69,7 @@ function spawnFetch(bundle: string, model: string): HostProcess {
 /** Runs a fetch to its end, and shows its lines of progress. */
 async function ran(child: HostProcess, { step, signal }: WeightsFetch, where: string) {
   step(`fetching the weights on ${where}`);
-  signal.addEventListener('abort', () => child.kill(), { once: true });
+  onAbort(signal, () => child.kill());
   child.stdin.on('error', () => {}).end();
   let [out, last] = ['', ''];
   child.stdout.setEncoding('utf8').on('data', (piece: string) => {
@@ -80,6 +82,12 @@ async function ran(child: HostProcess, { step, signal }: WeightsFetch, where: st
   const code = await endOf(child);
   signal.throwIfAborted();
   return { code, out, last };
+}
+
+/** Also acts if the signal came before. */
+function onAbort(signal: AbortSignal, act: () => void): void {
+  if (signal.aborted) act();
+  else signal.addEventListener('abort', act, { once: true });
 }
 
 async function endOf(child: ChildProcess): Promise<number | null> {
@@ -111,20 +119,27 @@ mv "$part"/${shellQuoted(`${folder}/refs/main`)} ${shellQuoted(`${folder}/refs/m
 }
 
 /** @param snapshot a directory `models--ORG--NAME/snapshots/REVISION` of this machine's cache */
-async function sendSnapshot(fetch: WeightsFetch, snapshot: string): Promise<void> {
-  const { host, step } = fetch;
+export async function sendSnapshot(fetch: WeightsFetch, snapshot: string): Promise<void> {
+  const { host, step, signal } = fetch;
   const [revision, path] = [basename(snapshot), dirname(dirname(snapshot))];
   const [folder, cache] = [basename(path), dirname(path)];
   // With `-h`, files take the place of the cache's links.
   const files = [`${folder}/refs/main`, `${folder}/snapshots/${revision}`];
   const tar = spawn('tar', ['-C', cache, '-chf', '-', ...files], { stdio: ['ignore', 'pipe', 'pipe'] });
   tar.stderr.resume();
-  const packed = endOf(tar);
   const counted = countingStream((bytes) =>
     step(`sending the weights to ${host.host}: ${Math.round(bytes / MIB)} MiB`),
   );
-  await host.send(receiveScript(fetch, folder, revision), tar.stdout.pipe(counted));
-  if ((await packed) !== 0) throw new UpError(`${cache} cannot be read.`, 'Check the free memory and space here.');
+  // Without tar, the stream would never end.
+  tar.once('error', () => counted.destroy());
+  onAbort(signal, () => counted.destroy());
+  const sending = host.send(receiveScript(fetch, folder, revision), tar.stdout.pipe(counted));
+  const [packed, sent] = await Promise.allSettled([endOf(tar), sending.finally(() => tar.stdout.destroy())]);
+  signal.throwIfAborted();
+  if (packed.status === 'rejected')
+    throw new UpError(`tar does not run on this machine: ${errorText(packed.reason)}`, 'Install tar.');
+  if (sent.status === 'rejected') throw sent.reason;
+  if (packed.value !== 0) throw new UpError(`${cache} cannot be read.`, 'Check the free memory and space here.');
 }
 
 function countingStream(show: (bytes: number) => void): Transform {
