@@ -1,9 +1,11 @@
 /** While the user's gateway is down, another user's program may listen at its port. */
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { writePrivateFile } from '../../node/private-file.ts';
+import { readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
 import { LocalGateway } from '../../up/gateway/local-gateway.ts';
 import { isOwnListener, ownersOf } from '../../up/gateway/own-listener.ts';
 import { atEnd, endAll, eventually, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
@@ -66,3 +68,24 @@ it.skipIf(NO_OTHER_USER !== undefined)(
     expect(thief.child.exitCode).toBeNull();
   },
 );
+
+it('a gateway that stalls is waited for, and no second one starts', async () => {
+  const state = await temporaryDirectory('otela-up');
+  let asked = 0;
+  const server = createServer((_, response) => {
+    asked += 1;
+    response.writeHead(asked > 4 ? 200 : 503).end('{}');
+  }).listen(0, '127.0.0.1');
+  atEnd(() => void server.close());
+  await eventually('it listens', 10_000, () => server.listening || undefined);
+  const { port } = server.address() as AddressInfo;
+  await mkdir(join(state, 'gateway'));
+  writePrivateFile(join(state, 'gateway/admin.key'), 'admin-key-of-this-user\n');
+  const file = JSON.stringify({ port, pid: process.pid, key: 'key-of-this-user' });
+  writePrivateFile(join(state, 'gateway.json'), file);
+  const gateway = new LocalGateway(state);
+  await gateway.ensure();
+  expect(gateway.port).toBe(port);
+  expect(readPrivateFile(join(state, 'gateway.json'))).toBe(file);
+  expect(existsSync(join(state, 'gateway.log'))).toBe(false);
+});

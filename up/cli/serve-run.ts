@@ -278,8 +278,12 @@ export class RunServer {
       await delay(TICK_MS, undefined, { signal });
       lost ??= this.#connection.lost;
       if (lost === undefined) {
-        await gateway.ensure();
-        await watch.look();
+        const failure = await gateway.ensure().then(() => undefined, toUpError);
+        if (failure === undefined) await watch.look();
+        else {
+          out.complain(`The gateway on this machine fails; the job continues. ${failure.message}`);
+          await delay(AGAIN_MAX_MS, undefined, { signal });
+        }
         continue;
       }
       out.complain(`The connection is lost; the job continues. ${lost.message}`);
@@ -323,5 +327,5 @@ function requireNoChain({ keepMs, host }: UpWish): void {
 }
 
 function toUpError(error: unknown): UpError {
-  return error instanceof UpError ? error : new UpError(errorText(error), 'otela connects again.');
+  return error instanceof UpError ? error : new UpError(errorText(error), 'otela tries again.');
 }

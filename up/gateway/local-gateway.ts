@@ -18,6 +18,8 @@ import { isOwnListener } from './own-listener.ts';
 const PORT = 8787;
 /** A slow machine needs minutes to start a gateway. */
 const STARTS_MS = 5 * 60_000;
+/** How long a gateway that runs may give no answer. */
+const STALLS_MS = 30_000;
 const POLL_MS = 50;
 /** It ends running requests first, for 5 s. */
 const STOPS_MS = 15_000;
@@ -122,15 +124,35 @@ export class LocalGateway {
 
   async #start(): Promise<void> {
     const known = this.#read();
+    if (known !== undefined && (await this.#isBack(known))) return;
     this.#port = known?.port ?? (await freePort());
     await buildPage();
     const child = this.#spawn();
     this.#write({ ...known, port: this.#port, ...(child.pid === undefined ? {} : { pid: child.pid }) });
     for (const until = performance.now() + STARTS_MS; !(await this.#answers()); await delay(POLL_MS)) {
-      if (child.exitCode !== null || performance.now() > until) throw this.#failure();
+      const hasEnded = child.exitCode !== null || child.signalCode !== null;
+      if (hasEnded && known !== undefined) this.#write(known);
+      if (hasEnded || performance.now() > until) throw this.#failure();
     }
     // Made while the lock is held, so that two commands print the same key.
     await this.apiKey();
+  }
+
+  /**
+   * Waits for a gateway that runs and does not answer, for example because the disk is slow. A second one could use
+   * neither its port nor its data. @returns false if none runs @throws UpError
+   */
+  async #isBack({ port, pid }: z.infer<typeof fileSchema>): Promise<boolean> {
+    this.#port = port;
+    for (const until = performance.now() + STALLS_MS; ; await delay(POLL_MS)) {
+      if (pid === undefined || !isAlive(pid) || !(await isOwnListener(port))) return false;
+      if (await this.#answers()) return true;
+      if (performance.now() > until)
+        throw new UpError(
+          `The gateway on this machine (process ${pid}) does not answer.`,
+          `Its log is ${this.#logFile}. If it stays so, end the process; otela starts the gateway again.`,
+        );
+    }
   }
 
   #spawn(): ChildProcess {
@@ -249,7 +271,7 @@ export class LocalGateway {
     if (known?.pid === undefined) return;
     this.#port = known.port;
     // Only the gateway with this data knows its key, so the number is that of its process.
-    if (await this.#answers()) process.kill(known.pid, 'SIGTERM');
+    if (await this.#answers()) terminate(known.pid);
     // It writes until its process ends. A number that another program has now only costs this time.
     for (const until = performance.now() + STOPS_MS; isAlive(known.pid) && performance.now() < until; )
       await delay(POLL_MS);
@@ -265,6 +287,14 @@ export class LocalGateway {
 
   #write(content: z.infer<typeof fileSchema>): void {
     writePrivateFile(join(this.#state, 'gateway.json'), `${JSON.stringify(content)}\n`);
+  }
+}
+
+function terminate(pid: number): void {
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch {
+    // It has ended meanwhile.
   }
 }
 
