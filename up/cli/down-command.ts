@@ -80,13 +80,27 @@ export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge:
   runs.remove(run);
 }
 
-async function endOnHost(host: Host, run: Run, runs: Runs, purge: boolean): Promise<void> {
-  const alive = await aliveJobs(host, run);
-  await endJobs(host, run, alive);
+export async function endOnHost(host: Host, run: Run, runs: Pick<Runs, 'socketOf'>, purge: boolean): Promise<void> {
+  const cancelled = new Set<string>();
+  const cancel = async () => {
+    const alive = await aliveJobs(host, run);
+    await endJobs(
+      host,
+      run,
+      alive.filter((id) => !cancelled.has(id)),
+    );
+    for (const id of alive) cancelled.add(id);
+    return alive;
+  };
+  await cancel();
   await endLockHolder(runs.socketOf(run));
-  for (const until = performance.now() + ENDS_MS; (await aliveJobs(host, run)).length > 0; await delay(ASK_MS))
+  // With `--keep`, the process may have submitted another job before it ended.
+  for (const until = performance.now() + ENDS_MS; ; await delay(ASK_MS)) {
+    const left = await cancel();
+    if (left.length === 0) break;
     if (performance.now() > until)
-      throw new UpError(`The job ${alive.join(' ')} does not end.`, 'Run otela down again.');
+      throw new UpError(`The job ${left.join(' ')} does not end.`, 'Run otela down again.');
+  }
   await host.output(removeScript(run, purge));
 }
 
