@@ -75,7 +75,8 @@ export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge:
     // The pod's grace period lets agent and engine end.
     await host.remove();
   } else await endOnHost(host, run, runs, purge);
-  await host.close();
+  // Another run would log in again, perhaps with a second factor.
+  if (!(await runs.sharesHost(run))) await host.close();
   if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
   runs.remove(run);
 }

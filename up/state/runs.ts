@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { readPrivateFile, writePrivateFile } from '../../node/private-file.ts';
 import { parseJson } from '../../shared/text/parse-json.ts';
+import { isLocked } from './run-lock.ts';
 
 /** Maximum number of runs; each has a job and a connection. */
 export const RUNS_MAX = 32;
@@ -71,6 +72,12 @@ export class Runs {
   socketOf({ id }: Run): string {
     return join(this.#directory, `${id}.sock`);
   }
+
+  /** True if a process serves another run of the same host, and so uses the same connection of ssh. */
+  async sharesHost({ id, host }: Run): Promise<boolean> {
+    const others = this.list().filter((run) => run.host === host && run.id !== id);
+    return (await Promise.all(others.map((run) => isLocked(this.socketOf(run))))).includes(true);
+  }
 }
 
 /** A run in its file. */
@@ -85,6 +92,10 @@ export class StoredRun {
 
   get value(): Run {
     return this.#value;
+  }
+
+  sharesHost(): Promise<boolean> {
+    return this.#runs.sharesHost(this.#value);
   }
 
   update(change: Partial<Run>): void {

@@ -187,7 +187,8 @@ export class HostConnection {
 
   async close(): Promise<void> {
     this.#session?.close();
-    await this.#host?.close();
+    // Another run would log in again, perhaps with a second factor.
+    if (!(await this.#options.run.sharesHost())) await this.#host?.close();
   }
 }
 
