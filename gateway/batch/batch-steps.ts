@@ -12,9 +12,10 @@ import { isListed } from './batch-summary-row.ts';
 import { checkInput } from './check-input.ts';
 import { currentAccount } from './current-account.ts';
 import { resolveLines } from './dependencies/resolve-lines.ts';
-import { CANCELLED_WITHOUT_FILES, INPUT_LOST, stepGivenUp } from './error-messages.ts';
+import { CANCELLED_WITHOUT_FILES, ENGINES_ENDED, INPUT_LOST, stepGivenUp } from './error-messages.ts';
 import { LostNodes } from './leases/lost-nodes.ts';
 import { type ContextCounts, canOthersTry } from './leases/node-contexts.ts';
+import { endedWithEngine } from './line-verdicts.ts';
 import type { MonthlyBudget } from './monthly-budget.ts';
 import { discardFiles, writeFiles } from './result-files.ts';
 import { isUnavailable, type Obstacle, ownerMessage } from './step-failures.ts';
@@ -30,6 +31,8 @@ const RETRY_MS = 5_000;
 const CANCEL_MS = 30_000;
 /** How long a canceled batch tries to write its files, so that it ends even if the file store is unavailable. */
 const CANCEL_FILES_MS = 600_000;
+/** A batch with this many lines that each ended the engines of three nodes is given up. */
+const CRASHING_LINES_MAX = 3;
 
 interface StepsOptions {
   env: Env;
@@ -49,6 +52,8 @@ export class BatchSteps {
   #account: Account | undefined;
   #others = false;
   #isClosed = false;
+  /** Lines that failed because they ended engines. Not kept over a restart. */
+  #crashingLines = 0;
 
   constructor(options: StepsOptions) {
     this.#options = options;
@@ -171,7 +176,11 @@ export class BatchSteps {
   async #releaseLost(): Promise<RegistrySnapshot> {
     const { env, ctx, record } = this.#options;
     const view = await isolateSnapshot.get(env, ctx, this.#now, () => true);
-    this.#lost.release(record.ledger, view, this.#now);
+    this.#lost.release(record.ledger, view, this.#now, ({ ref, line }, { provider }) => {
+      const at = { provider, gpus: 0, others: false, nowMs: this.#now };
+      const { again } = record.commit(ref, [endedWithEngine(line)], at);
+      if (again.length === 0) this.#crashingLines += 1;
+    });
     return view;
   }
 
@@ -180,6 +189,10 @@ export class BatchSteps {
     const { ledger } = record;
     const expiresMs = record.state.times.expires_at * 1_000;
     const view = await this.#releaseLost();
+    if (this.#crashingLines >= CRASHING_LINES_MAX) {
+      await this.#giveUp(spec.id, ENGINES_ENDED);
+      return 0;
+    }
     const readyOf = (model: string) => view.model(model)?.ready.length ?? 0;
     this.#others = canOthersTry(record, contexts(), readyOf);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;

@@ -5,6 +5,9 @@ export const CANCELLED_WITHOUT_FILES = 'The files of the batch could not be writ
 /** @param why the error, which the operator finds in the log */
 export const stepGivenUp = (why: string) =>
   `The same step of the batch failed repeatedly, so the gateway ended the batch: ${why.slice(0, 200)}`;
+export const ENGINE_ENDED = 'The engine of the node ended while it ran this line.';
+export const ENGINES_ENDED =
+  'Several lines of the batch each ended the engines of three nodes, so the gateway ended the batch.';
 export const NO_TOKENS = 'The tokens of this month are used up: raise the budget, or wait for the next month.';
 export const NO_GPU_TIME = 'The GPU-seconds of this month are used up: raise the limit, or wait for the next month.';
 export const INPUT_LOST = {

@@ -1,6 +1,7 @@
 /** How results of lines count: whether the engine or the line failed, and which part of a result is kept. */
 import { type LineErrorCode, type LineResult, RESULT_MAX_BYTES } from '../../shared/batch/line-results.ts';
 import type { StoredBatchState } from './batch-spec.ts';
+import { ENGINE_ENDED } from './error-messages.ts';
 
 /**
  * True if the engine failed, so that another attempt may succeed. Most 4xx responses are the line's fault. 404 and 429
@@ -37,6 +38,11 @@ export function withoutFiles({ files: _, ...result }: LineResult): LineResult {
 export function withoutItsFile({ line, request_id }: LineResult): LineResult {
   const why = 'The node named a file that it did not send.';
   return { line, request_id, status_code: 0, body: '', error: 'engine_failed', why };
+}
+
+/** The result for a line that was running when the engine of its node ended. */
+export function endedWithEngine(line: number): LineResult {
+  return { line, request_id: '', status_code: 0, body: '', error: 'engine_failed', why: ENGINE_ENDED };
 }
 
 export function bounded(result: LineResult, room: number): LineResult {

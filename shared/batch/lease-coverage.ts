@@ -40,3 +40,8 @@ export function haveCommonLine(chunk: Chunk, one: LeasedPart, other: LeasedPart)
   const lines = new Set(openOf(chunk, one));
   return openOf(chunk, other).some((line) => lines.has(line));
 }
+
+/** The free lines of a chunk for a lease; undefined: the whole chunk. */
+export function partOf(chunk: Chunk, most: number): number[] | undefined {
+  return chunk.leases.length === 0 && openCount(chunk) <= most ? undefined : freeOf(chunk).slice(0, most);
+}

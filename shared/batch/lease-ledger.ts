@@ -1,6 +1,7 @@
 import { CHUNK_LINES, type ChunkRange } from './batch-input-check.ts';
 import { type Bitmap, emptyBitmap, hasBit, setBit } from './bitmap.ts';
-import { freeCount, freeOf, haveCommonLine, type LeasedPart, openCount, openOf } from './lease-coverage.ts';
+import { isSuspect, runsSuspect, type SuspectLine, suspectLines } from './crash-suspects.ts';
+import { freeCount, haveCommonLine, type LeasedPart, openCount, openOf, partOf } from './lease-coverage.ts';
 import { LeaseDurations } from './lease-durations.ts';
 
 /** A node's right to run open lines of a chunk until the lease ends. */
@@ -25,6 +26,8 @@ export interface ChunkState extends ChunkRange {
   done: Bitmap;
   /** Number of engine failures per line. */
   failures: Record<number, number>;
+  /** Number of leases that ended with the engine of their node. */
+  crashes?: number;
   /** The epoch of the newest lease; 0 before the first lease. */
   epoch: number;
   /** Current leases. A line is in one of them, or in two while the first node is late. */
@@ -172,9 +175,11 @@ export class LeaseLedger {
     most = Number.POSITIVE_INFINITY,
   ): Grant | undefined {
     let found: ChunkState | undefined;
+    const isBusy = runsSuspect(this.#chunks, node);
     for (const chunk of this.#chunks) {
       if (!allowed(chunk.demands) || freeCount(chunk) === 0) continue;
       if (chunk.avoid?.node === node && nowMs < chunk.avoid.untilMs) continue;
+      if (isBusy && isSuspect(chunk)) continue;
       found ??= chunk;
       if (prefix === undefined || chunk.prefix === prefix) {
         found = chunk;
@@ -184,7 +189,7 @@ export class LeaseLedger {
     const late = found === undefined ? this.#latest(node, nowMs, allowed) : undefined;
     const chunk = found ?? late?.chunk;
     if (chunk === undefined) return undefined;
-    const lines = late === undefined ? partOf(chunk, most) : late.lease.lines;
+    const lines = late === undefined ? partOf(chunk, isSuspect(chunk) ? 1 : most) : late.lease.lines;
     chunk.epoch += 1;
     const { epoch } = chunk;
     const open = openOf(chunk, { ...(lines && { lines }) });
@@ -293,9 +298,15 @@ export class LeaseLedger {
     return freeCount(chunk) - before;
   }
 
-  /** Ends the leases of nodes that are gone or no longer allowed. */
-  releaseNode(node: string): void {
-    for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
+  /** Ends the leases of nodes that are gone or no longer allowed. @param crashed true if the node's engine ended */
+  releaseNode(node: string, crashed = false): void {
+    for (const chunk of this.#chunks)
+      if (this.#end(chunk, (lease) => lease.node === node) > 0 && crashed) chunk.crashes = (chunk.crashes ?? 0) + 1;
+  }
+
+  /** Lines for which the caller must report a failure before it releases a node after the end of its engine. */
+  suspectLines(node: string): SuspectLine[] {
+    return suspectLines(this.#chunks, node);
   }
 
   /** Ends expired leases. @returns when the next lease expires; undefined if there is none */
@@ -357,7 +368,8 @@ export class LeaseLedger {
     const usualMs = this.#durations.estimate();
     if (usualMs === undefined) return undefined;
     let latest: LateLease | undefined;
-    for (const chunk of this.#chunks)
+    // A line that may end its engine runs on one node at a time.
+    for (const chunk of this.#chunks.filter((one) => !isSuspect(one)))
       for (const lease of chunk.leases) {
         const lateMs = LATE_FACTOR * usualMs(sizeOf(chunk, lease));
         if (lease.node === node || !allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
@@ -382,9 +394,4 @@ function holdersOf({ leases, holders }: ChunkState, added: ChunkState['holders']
   const current = new Set(leases.map(({ epoch }) => epoch));
   const ended = holders.filter(({ epoch }) => !current.has(epoch)).slice(-HOLDERS_MAX);
   return [...ended, ...holders.filter(({ epoch }) => current.has(epoch)), added];
-}
-
-/** The free lines of a chunk for a lease; undefined: the whole chunk. */
-function partOf(chunk: ChunkState, most: number): number[] | undefined {
-  return chunk.leases.length === 0 && openCount(chunk) <= most ? undefined : freeOf(chunk).slice(0, most);
 }

@@ -1,4 +1,6 @@
+import type { SuspectLine } from '../../../shared/batch/crash-suspects.ts';
 import type { LeaseLedger } from '../../../shared/batch/lease-ledger.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node-record.ts';
 import type { RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 
 /** The leases of a disconnected node are kept for this time, because the node usually reconnects with results. */
@@ -10,14 +12,28 @@ const LOST_MS = 15_000;
  */
 const CHECK_GAP_MAX_MS = 5_000;
 
+/**
+ * Reasons for which a node leaves if a line may have ended its engine or its function's process. A lost network, a
+ * killed job and a failed machine are not among them, because nodes may disappear at any time.
+ */
+const CRASHES: ReadonlySet<string | undefined> = new Set(['engine-ended', 'engine-broken', 'out-of-memory']);
+
 /** Tracks nodes that have leases and are not connected according to the registry. */
 export class LostNodes {
   /** Milliseconds for which each session has been lost. At most as many entries as leases. */
   readonly #lost = new Map<string, number>();
   #checkedMs: number | undefined;
 
-  /** Ends the leases of nodes that have left, and of nodes that did not reconnect. */
-  release(ledger: LeaseLedger, view: Pick<RegistrySnapshot, 'nodes'>, nowMs: number): void {
+  /**
+   * Ends the leases of nodes that have left, and of nodes that did not reconnect.
+   * @param onCrash called for each line that failed because the engine of its node ended
+   */
+  release(
+    ledger: LeaseLedger,
+    view: Pick<RegistrySnapshot, 'nodes'>,
+    nowMs: number,
+    onCrash: (line: SuspectLine, entry: RegistryEntry) => void,
+  ): void {
     const holders = new Set(ledger.leases.map(({ lease }) => lease.node));
     for (const node of this.#lost.keys()) if (!holders.has(node)) this.#lost.delete(node);
     const passed = Math.max(0, Math.min(CHECK_GAP_MAX_MS, nowMs - (this.#checkedMs ?? nowMs)));
@@ -35,7 +51,10 @@ export class LostNodes {
       const before = this.#lost.get(node);
       const lost = before === undefined ? 0 : before + passed;
       this.#lost.set(node, lost);
-      if (entry.state === 'LEFT' || lost >= LOST_MS) ledger.releaseNode(node);
+      if (entry.state !== 'LEFT' && lost < LOST_MS) continue;
+      const crashed = CRASHES.has(entry.leaving);
+      if (crashed) for (const line of ledger.suspectLines(node)) onCrash(line, entry);
+      ledger.releaseNode(node, crashed);
     }
   }
 }

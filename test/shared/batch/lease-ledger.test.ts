@@ -282,6 +282,47 @@ describe('results', () => {
     expect(ledger.engineFailed(refOf(granted(ledger, 'a')), 0)).toBe('exhausted');
   });
 
+  it('gives the lines of a chunk one at a time to a node after two engines ended with it', () => {
+    const ledger = ledgerOf(3, 2);
+    const crash = (node: string) => {
+      expect(ledger.suspectLines(node)).toEqual([]);
+      ledger.releaseNode(node, true);
+    };
+    expect(granted(ledger, 'a').open).toEqual([0, 1, 2]);
+    crash('a');
+    for (let i = 0; i < 20; i++) {
+      granted(ledger, 'evicted');
+      ledger.releaseNode('evicted');
+    }
+    expect(granted(ledger, 'b').open).toEqual([0, 1, 2]);
+    crash('b');
+
+    const first = granted(ledger, 'c');
+    const [other, next] = [granted(ledger, 'd'), granted(ledger, 'c')];
+    expect([first, other, next].map(({ chunk, open }) => [chunk.id, open])).toEqual([
+      [0, [0]],
+      [0, [1]],
+      [1, [0, 1]],
+    ]);
+    expect(ledger.grant('c', 0, TTL_MS, any)).toBeUndefined();
+    expect(ledger.suspectLines('c')).toEqual([{ ref: refOf(first), line: 0 }]);
+    ledger.commit(refOf(first), [0], 1);
+    expect(ledger.suspectLines('c')).toEqual([]);
+    expect(granted(ledger, 'c').open).toEqual([2]);
+  });
+
+  it('runs no late line of a chunk that ended engines at a second node', () => {
+    const ledger = ledgerOf(1, 1, 1, 1, 1, 1);
+    for (const node of ['a', 'b']) {
+      granted(ledger, node);
+      ledger.releaseNode(node, true);
+    }
+    granted(ledger, 'slow');
+    for (let i = 0; i < 5; i++) ledger.commit(refOf(granted(ledger, 'fast', i * 10)), [0], i * 10 + 10);
+    expect(ledger.open).toBe(1);
+    expect(ledger.grant('fast', 10_000, TTL_MS, any)).toBeUndefined();
+  });
+
   it('names each changed chunk once until it is stored', () => {
     const ledger = ledgerOf(2, 2);
     const grant = granted(ledger, 'a');
@@ -315,7 +356,7 @@ describe('results', () => {
               const found = ledger.grant(node, nowMs, TTL_MS, any, undefined, at + 1);
               if (found !== undefined) grants.push(found);
             } else if (what === 'expire') ledger.expire(nowMs);
-            else if (what === 'dropNode') ledger.releaseNode(node);
+            else if (what === 'dropNode') ledger.releaseNode(node, at > 6);
             else if (what === 'restart') {
               const stored = ledger.chunks.map(({ done, ...row }) => ({ ...JSON.parse(JSON.stringify(row)), done }));
               ledger = new LeaseLedger(stored);
