@@ -1,10 +1,19 @@
-import { tmpdir, totalmem } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { UsageError } from '../../shared/command-line/index.ts';
 import type { FunctionLimits } from '../batch/functions/function-process.ts';
+import { usableMemoryMib } from '../host/usable-memory.ts';
 import { parseDuration } from './duration.ts';
 import { TOKEN_SETTINGS } from './gateways-config.ts';
-import { listSetting, plainText, type SettingReader, switchSetting, valueSetting, wholeNumber } from './setting.ts';
+import {
+  type Env,
+  listSetting,
+  plainText,
+  type SettingReader,
+  switchSetting,
+  valueSetting,
+  wholeNumber,
+} from './setting.ts';
 
 /** Settings for users' functions on this node. */
 export interface FunctionsConfig {
@@ -27,6 +36,7 @@ const SANDBOX = ['auto', 'required', 'off'] as const;
 const OWNERS_MAX = 64;
 const LOADED_MAX = 64;
 const MEMORY_MAX_MIB = 1_000_000;
+const MIB = 2 ** 20;
 const OWNER = /^(?:(?:project|user|key):)?[A-Za-z0-9_-]{1,64}$/;
 
 export const FUNCTION_SETTINGS = {
@@ -59,9 +69,10 @@ export const FUNCTION_SETTINGS = {
     env: 'OTELA_FUNCTIONS_MEMORY',
     value: 'MIB',
     help: 'maximum resident memory of one function and its child processes',
-    otherwise: 'half of the memory of this machine',
-    parse: (text) => wholeNumber('functions-memory', text, MEMORY_MAX_MIB) * 2 ** 20,
-    unset: () => totalmem() / 2,
+    otherwise: 'half of the memory that the job may use',
+    // Above the job's memory the kernel would end the agent or the engine before the limit ends the function.
+    parse: (text, { env }) => Math.min(wholeNumber('functions-memory', text, MEMORY_MAX_MIB) * MIB, usableBytes(env)),
+    unset: ({ env }) => usableBytes(env) / 2,
   }),
   callMs: valueSetting({
     flag: 'functions-timeout',
@@ -107,6 +118,8 @@ export function functionsConfig(reader: SettingReader): FunctionsConfig | undefi
   const secretFiles = tokenFile === undefined ? [] : [resolve(tokenFile.text)];
   return { owners, loadedMax, limits: { python, loadMs: callMs, callMs, memoryBytes }, secretFiles, ...more };
 }
+
+const usableBytes = (env: Env) => usableMemoryMib(env) * MIB;
 
 function parseSandbox(text: string): FunctionsConfig['sandbox'] {
   const found = SANDBOX.find((one) => one === text);
