@@ -7,6 +7,7 @@
  *
  * UTF-8 text, each with a length prefix.
  */
+import { isIPv4 } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ChannelError } from '../channel/channel-error.ts';
 import { parseAddress } from '../channel/dial-channel.ts';
@@ -39,15 +40,13 @@ const PORT_MIN = 1_024;
 
 /**
  * Parses an IPv4 address outside of a NAT; undefined for any other. A peer must not make this agent connect to hosts of
- * its own network. IPv6 has no NATs, so agents reach each other there or a firewall forbids it.
+ * its own network. `012.0.0.1` is no address here, because the C library reads it as 10.0.0.1. IPv6 has no NATs, so
+ * agents reach each other there or a firewall forbids it.
  */
 export function outsideAddress(text: string): Address | undefined {
   const address = parseAddress(text);
-  const parts = address?.host.split('.').map(Number) ?? [];
-  if (address === undefined || address.port < PORT_MIN || !/^\d{1,3}(?:\.\d{1,3}){3}$/.test(address.host))
-    return undefined;
-  if (parts.some((part) => part > 255)) return undefined;
-  const [a = 0, b = 0] = parts;
+  if (address === undefined || address.port < PORT_MIN || !isIPv4(address.host)) return undefined;
+  const [a = 0, b = 0] = address.host.split('.').map(Number);
   const isInside =
     a === 0 ||
     a === 10 ||
