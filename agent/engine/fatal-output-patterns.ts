@@ -18,6 +18,9 @@ interface FatalPatterns {
 const DECORATION =
   /^(?:\s+|\([^()]{1,100}\)|\[(?:[^[\]]|\[[^[\]]{0,40}\]){1,200}\]:?|(?:ERROR|CRITICAL|FATAL)\b:?|\d{2,4}[-/]\d\d(?:[-/]\d\d)?\b|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,5}:(?=\s))/;
 
+/** A level in a prefix such as `[2025-11-20 10:11:12 INFO]`, `(WARNING)` or `[W1120 10:11:12.5 file.cpp:616]`. */
+const HARMLESS_LEVEL = /(?:^|[\s[(|,:])(?:DEBUG|INFO|WARN|WARNING)(?=$|[\s\])|,:])|^\[[IW](?:\d{4})? /i;
+
 /** Maximum number of prefixes before a message. Real lines have about five. */
 const DECORATIONS_MAX = 12;
 
@@ -61,6 +64,7 @@ function withoutDecoration(line: string): string {
   for (let n = 0; n < DECORATIONS_MAX; n++) {
     const found = DECORATION.exec(rest)?.[0];
     if (!found) break;
+    if (HARMLESS_LEVEL.test(found)) return '';
     rest = rest.slice(found.length);
   }
   return rest;

@@ -18,6 +18,7 @@ describe('a line that tells of a broken engine', () => {
     '[rank3]:[E1120 10:11:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4711, OpType=ALLREDUCE, NumelIn=8192, NumelOut=8192, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.',
     '[E ProcessGroupNCCL.cpp:475] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=BROADCAST, Timeout(ms)=1800000) ran for 1800488 milliseconds before timing out.',
     '[rank0]:[E1120 10:11:12.5 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered',
+    '[2025-11-20 10:11:12,345] [ERROR] [info.py:7] RuntimeError: CUDA error: unspecified launch failure',
     '0: RuntimeError: NCCL communicator was aborted on rank 0.',
   ])('is found: %s', (line) => {
     expect(BUILT_IN.find(line)).toBeDefined();
@@ -34,6 +35,13 @@ describe('a line that tells of a broken engine', () => {
     'nid001:33:44 [0] NCCL INFO Connected all rings',
     'nid001:33:44 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.1<40000> failed : Software caused connection abort',
     'WARNING 11-20 10:11:12 [cuda.py:22] CUDA error: handling is described in the manual',
+    '[INFO] CUDA error: my program says this',
+    '[2025-11-20 10:11:12 INFO] NCCL error: in a prompt',
+    '[2025-11-20 10:11:12,345] [warning] [core.py:708] NCCL error: in a prompt',
+    '(WARNING) CUDA error: in a prompt',
+    '(EngineCore_DP0 pid=7) [DEBUG|core.py:1] CUDA error: in a prompt',
+    '[rank0]:[W1120 10:11:12.5 ProcessGroupNCCL.cpp:616] Process group watchdog thread terminated with exception: x',
+    '[I ProcessGroupNCCL.cpp:475] NCCL communicator was aborted on rank 0.',
     'For debugging consider passing CUDA_LAUNCH_BLOCKING=1',
     '',
   ])('is not this one: %s', (line) => {
