@@ -220,7 +220,18 @@ export class WeightsService {
    * @throws WeightsError
    */
   async environment(text: string, reader?: BlobSource): Promise<Environment & { status: PullStatus }> {
-    const { path, manifest } = await this.pull(text, true, reader);
+    const wasUsed = this.#inUse.has(sourceText(readSource(text)));
+    const pulled = await this.pull(text, true, reader);
+    try {
+      return await this.#unpack(text, pulled);
+    } catch (error) {
+      // Pinned archives that cannot be unpacked would fill the store.
+      if (!wasUsed) await this.release(text);
+      throw error;
+    }
+  }
+
+  async #unpack(text: string, { path, manifest }: PullResult): Promise<Environment & { status: PullStatus }> {
     const parsed = readSource(text);
     const source = sourceText(parsed);
     const [file] = manifest.files;

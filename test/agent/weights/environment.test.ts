@@ -12,6 +12,8 @@ import { Cluster, type Node } from './cluster.ts';
 
 afterEach(endAll);
 
+const pinnedAt = async ({ weights }: Node) => (await weights.held()).filter(({ pinned }) => pinned);
+
 async function packed(bytes: Buffer, name = 'env.tar'): Promise<string> {
   const path = join(await temporaryDirectory('otela-packed'), name);
   await writeFile(path, bytes);
@@ -146,6 +148,7 @@ it.each(HOSTILE)('an archive with %s is refused, and nothing of it stays', async
     message: expect.stringMatching(why),
   });
   expect(await unpackedIn(node)).toEqual([]);
+  expect(await pinnedAt(node)).toEqual([]);
   expect(node.weights.status().at(-1)).toMatchObject({ state: 'failed', trouble: expect.stringMatching(why) });
 });
 
@@ -164,6 +167,7 @@ it.each([
   const source = `dir:${await packed(make())}`;
   await expect(node.weights.environment(source)).rejects.toMatchObject({ code: 'full' });
   expect(await unpackedIn(node)).toEqual([]);
+  expect(await pinnedAt(node)).toEqual([]);
 });
 
 const GOOD = gzipSync(tarOf(...WHOLE));
@@ -229,6 +233,7 @@ it('a directory is no environment', async () => {
   const path = await packed(tarOf(...BIN), 'a');
   await writeFile(join(path, '..', 'b'), 'x');
   await expect(node.weights.environment(`dir:${join(path, '..')}`)).rejects.toThrow(/contains 2 files/);
+  expect(await pinnedAt(node)).toEqual([]);
 });
 
 it('one that is not used for longest goes with its archive, and one in use stays', async () => {
