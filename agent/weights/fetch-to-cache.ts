@@ -94,6 +94,8 @@ async function fetchFile(
   const readOn = async () => {
     const out = await open(part, 'a', 0o600);
     try {
+      // A failed write may have left a part of its bytes in the file.
+      await out.truncate(offset);
       for await (const bytes of from.read(file, { revision, offset }, signal)) {
         if (offset + bytes.length > file.size) throw new WeightsError('wrong', `${file.path} is larger than listed`);
         await out.appendFile(bytes);

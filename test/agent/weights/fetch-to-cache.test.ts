@@ -1,8 +1,8 @@
 /** A repository of a hub in a Hugging Face cache, without an agent that runs. */
 import { randomBytes } from 'node:crypto';
-import { readdir, readFile, readlink, rm, utimes, writeFile } from 'node:fs/promises';
+import { type FileHandle, open, readdir, readFile, readlink, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, onTestFinished, vi } from 'vitest';
 import { fetchToCache, isUnreachable } from '../../../agent/weights/fetch-to-cache.ts';
 import type { BlobSource } from '../../../agent/weights/sources/blob-source.ts';
 import { openSource } from '../../../agent/weights/sources/open-source.ts';
@@ -61,6 +61,22 @@ it('a read that breaks off goes on where it ended', async () => {
   const snapshot = await fetching(cache, hubAt(hub.url)).done;
   expect((await readFile(join(snapshot, 'parts/model.safetensors'))).equals(WEIGHTS)).toBe(true);
   expect(hub.seen.filter((line) => /signed.*bytes=\d+-/.test(line))).toHaveLength(1);
+});
+
+it('a write that fails halfway leaves no bytes in the file', async () => {
+  const cache = await temporaryDirectory();
+  const handle = await open('/dev/null');
+  const files: Pick<FileHandle, 'appendFile'> = Object.getPrototypeOf(handle);
+  await handle.close();
+  const write = vi.spyOn(files, 'appendFile').mockImplementationOnce(async function (this: FileHandle, bytes) {
+    await this.write((bytes as Uint8Array).subarray(0, 1_000));
+    throw Object.assign(new Error('i/o error'), { code: 'EIO' });
+  });
+  onTestFinished(() => write.mockRestore());
+  const read: BlobSource['read'] = (_file, { offset }) => pieces(WEIGHTS.subarray(offset));
+  const snapshot = await fetching(cache, { list: async () => MANIFEST, read }).done;
+  expect(write).toHaveBeenCalledTimes(2);
+  expect((await readFile(join(snapshot, 'model.safetensors'))).equals(WEIGHTS)).toBe(true);
 });
 
 it.each<[string, Partial<BlobSource>, RegExp]>([
