@@ -15,7 +15,7 @@ const DISK_SHARE = 0.8;
 const MEMORY_SHARE = 0.5;
 /** `f_type` of tmpfs (statfs(2)). */
 const TMPFS = 0x01021994;
-const UNITS: Readonly<Record<string, number>> = { '': 1, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
+const UNITS = ['', 'K', 'M', 'G', 'T'];
 
 export const WEIGHTS_SETTINGS = {
   sources: listSetting({
@@ -141,10 +141,10 @@ function shareOf(directory: string): number {
   }
 }
 
-/** Parses sizes such as `500GB`, `2T` and `1000000`. */
+/** Parses sizes such as `500GB`, `2T`, `1.5TiB` and `1000000`. Units with `i` are powers of 1024. */
 function bytesOf(flag: string, text: string): number {
-  const [, number = '', unit = ''] = /^(\d{1,15}(?:\.\d{1,3})?)([KMGT]?)i?B?$/i.exec(text) ?? [];
-  const bytes = Math.floor(Number(number) * (UNITS[unit.toUpperCase()] ?? 1));
+  const [, number = '', unit = '', binary] = /^(\d{1,15}(?:\.\d{1,3})?)(?:([KMGT])(i)?)?B?$/i.exec(text) ?? [];
+  const bytes = Math.floor(Number(number) * (binary ? 1024 : 1000) ** UNITS.indexOf(unit.toUpperCase()));
   if (number !== '' && bytes >= 1) return bytes;
   throw new UsageError(`${flag}: "${text}" is not a size such as 500GB`);
 }
