@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { filesIn, filesOf, hashOf } from '../imported-files.ts';
 import { type Part, sourceOf } from './parts.ts';
 
 const HERE = import.meta.dirname;
@@ -8,7 +8,6 @@ const HERE = import.meta.dirname;
 const FOLDER = join(HERE, '../../../node_modules/.cache/oserve');
 /** Data that the programs here read in addition to their sources. */
 const DATA = ['../../../scheduler/data', '../../data', '../traces'].map((path) => join(HERE, path));
-const IMPORT = /(?:from|import) '(\.[^']+\.ts)'/g;
 
 /**
  * Results by a hash of their inputs: the part, the version of Node, the data, and every source file that is imported to
@@ -46,25 +45,4 @@ export class KeptResults {
     this.#sources.set(source, known);
     return join(this.#folder, `${hashOf([JSON.stringify(part), process.version, this.#data, known])}.json`);
   }
-}
-
-function hashOf(contents: readonly (string | Buffer)[]): string {
-  const hash = createHash('sha256');
-  for (const one of contents) hash.update(createHash('sha256').update(one).digest());
-  return hash.digest('hex');
-}
-
-const filesIn = (folder: string): string[] =>
-  readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map(({ name }) => join(folder, name))
-    .sort();
-
-/** A source file and all its imports, transitively. */
-export function filesOf(path: string, found = new Set<string>()): Set<string> {
-  if (found.has(path)) return found;
-  found.add(path);
-  for (const [, imported = ''] of readFileSync(path, 'utf8').matchAll(IMPORT))
-    filesOf(resolve(dirname(path), imported), found);
-  return found;
 }

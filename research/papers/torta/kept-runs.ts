@@ -1,27 +1,29 @@
 /** Results in a folder, so that an experiment of hours continues after an interruption. */
 import { createHash } from 'node:crypto';
-import { globSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import * as z from 'zod';
+import { filesIn, filesOf, hashOf } from '../imported-files.ts';
 
 const ROOT = join(import.meta.dirname, '../../..');
-/** What a result depends on. Bands, reasons and tables are not: they apply to kept results, too. */
-const SOURCES = [
-  'research/regions/**/*.ts',
-  'research/data/regions/*.json',
-  'research/forecast/*.ts',
-  'research/papers/torta/{ablation,experiment,forecasters,guarantee-rows,learning,milp,scenarios}.ts',
-  'scheduler/regions/smooth-transport.ts',
-  'scheduler/regions/learned/*.ts',
-  'scheduler/forecast/*.ts',
-];
+/** The programs that compute results. What only prints or judges them is not here: it applies to kept results, too. */
+const PROGRAMS = ['ablation', 'experiment', 'forecasters', 'guarantee-rows', 'learning', 'scenarios'];
+/** Data that they read in addition to their sources. */
+const DATA = ['research/data/regions', 'scheduler/data'];
 
-/** Digest of the sources: a result of other sources is not used. */
+/** Paths of the files on which results depend. */
+export function resultSources(): string[] {
+  const found = new Set<string>();
+  for (const name of PROGRAMS) filesOf(join(import.meta.dirname, `${name}.ts`), found);
+  return [...found, ...DATA.flatMap((folder) => filesIn(join(ROOT, folder)))]
+    .map((path) => relative(ROOT, path))
+    .sort();
+}
+
+/** Digest of the sources and of Node's version: a result of other ones is not used. */
 function sourcesDigest(): string {
-  const digest = createHash('sha256');
-  for (const path of SOURCES.flatMap((pattern) => globSync(pattern, { cwd: ROOT })).sort())
-    digest.update(`${path}\n`).update(readFileSync(join(ROOT, path)));
-  return digest.digest('hex').slice(0, 16);
+  const contents = resultSources().flatMap((path) => [path, readFileSync(join(ROOT, path))]);
+  return hashOf([process.version, ...contents]).slice(0, 16);
 }
 
 const fileSchema = z.object({ key: z.string(), value: z.unknown() });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OURS, ours, Simulations } from '../../../research/papers/torta/experiment.ts';
-import { KeptRuns } from '../../../research/papers/torta/kept-runs.ts';
+import { KeptRuns, resultSources } from '../../../research/papers/torta/kept-runs.ts';
 import { catalogue } from './support.ts';
 
 let folder: string;
@@ -50,6 +50,22 @@ describe('kept runs', () => {
       writeFileSync(join(folder, digest, file), broken);
       expect(await once(new KeptRuns(folder), { name: 'a' }, 2), broken).toEqual({ got: 2, made: 1 });
     }
+  });
+
+  it('depend on all sources and data that a simulation uses, and not on what prints it', () => {
+    const sources = resultSources();
+    expect(sources).toEqual(
+      expect.arrayContaining([
+        'scheduler/catalogue/catalogue.ts',
+        'scheduler/data/models.json',
+        'scheduler/simulator/random.ts',
+        'scheduler/solver/highs.ts',
+        'shared/routing/policies/score.ts',
+        'research/data/regions/hardware.json',
+      ]),
+    );
+    expect(sources).not.toContain('research/papers/torta/milp.ts');
+    expect(sources).not.toContain('research/papers/torta/pictures.ts');
   });
 
   it('keep nothing of a run that failed', async () => {
