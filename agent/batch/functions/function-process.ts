@@ -94,17 +94,24 @@ export class FunctionProcess {
   #waits: ((frame: FunctionFrame | undefined) => void) | undefined;
   #gone: Promise<void> | undefined;
 
-  /** Starts the process. `load` reports whether it is ready. @throws Error if its directory cannot be created */
+  /** Starts the process. `load` reports whether it is ready. @throws Error if its directory cannot be written */
   constructor(options: ProcessOptions) {
     this.#options = options;
     const { limits, env, temporary, code, name, log } = options;
     this.#directory = makeFunctionDirectory(temporary);
-    writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
-    writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
-    this.outputs = new OutputFolder(this.#directory);
+    let command = [limits.python, 'harness.py', ...(name === undefined ? [] : [name])];
+    try {
+      writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
+      writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
+      this.outputs = new OutputFolder(this.#directory);
+      command = options.wrap?.(command, this.#directory) ?? command;
+    } catch (error) {
+      // The disk may be full, and each attempt would leave a directory.
+      removeFunctionDirectory(this.#directory);
+      throw error;
+    }
     this.#guard = new OrphanGuard(log);
-    const command = [limits.python, 'harness.py', ...(name === undefined ? [] : [name])];
-    const [file = '', ...args] = options.wrap?.(command, this.#directory) ?? command;
+    const [file = '', ...args] = command;
     this.#child = spawnSafely(file, args, {
       cwd: this.#directory,
       env: {

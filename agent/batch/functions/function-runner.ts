@@ -177,6 +177,7 @@ export class FunctionRunner {
   /** Runs leased lines, one call after another. */
   async #work(): Promise<void> {
     const { host, log } = this.#options;
+    const failures = new RateLimitedLog(log);
     while (!this.#draining) {
       const free = this.#ready.findIndex(({ code }) => host.hasFree(code.context));
       const [leased] = this.#ready.splice(Math.max(0, free), 1);
@@ -189,7 +190,9 @@ export class FunctionRunner {
         await this.#runLines(leased);
         inBackground('functions', this.#settle(leased), log);
       } catch (error) {
-        if (!this.#draining) log(`functions: ${errorText(error)}`);
+        if (!this.#draining) failures.log(`functions: ${errorText(error)}`);
+        // The disk may be full. Without a pause this node would lease the same lines again and again.
+        host.setBroken(leased.code.context);
         inBackground('functions', this.#release(leased.work), log);
       } finally {
         this.#current.delete(leased);

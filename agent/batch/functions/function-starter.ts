@@ -119,13 +119,14 @@ export class FunctionStarter {
       if (error instanceof LoadError) throw error;
       throw new LoadError(error instanceof Error ? error.message : String(error));
     });
+    let files: StagedFiles | undefined;
     try {
       const { secrets = {} } = code;
       const { env, folders } = await this.#withWeights(options?.weights ?? [], secrets[HUB_TOKEN]);
       const { executable, prefixes } = installed;
       const store = this.#options.weights()?.directory;
       const read = readPaths(this.#options.env).filter((path) => path !== store);
-      const files = new StagedFiles(temporary);
+      files = new StagedFiles(temporary);
       const shown = [executable, ...prefixes, ...read, ...folders, files.directory, ...optional(installed.directory)];
       return new FunctionProcess({
         limits: { ...limits, python: executable },
@@ -142,6 +143,7 @@ export class FunctionStarter {
         log,
       });
     } catch (error) {
+      files?.remove();
       installed.release();
       throw error;
     }

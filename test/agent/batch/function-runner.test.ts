@@ -23,7 +23,7 @@ const contextOf = (owner: string, name?: string, code = CODE) => hash(contextMes
  * A node that runs only functions of `lab`, at a gateway that refuses `refusals` requests with 503 and then leases
  * `context` as a function of `lab`.
  */
-async function leased(context: string, refusals = 0, code = CODE) {
+async function leased(context: string, refusals = 0, code = CODE, temporary = scratch()) {
   const asked: string[] = [];
   const bodies: string[] = [];
   const server = createServer((request, response) => {
@@ -46,7 +46,6 @@ async function leased(context: string, refusals = 0, code = CODE) {
   const lines: string[] = [];
   const log = (line: string) => void lines.push(line);
   const limits = { python: 'python3', loadMs: 60_000, callMs: 60_000, memoryBytes: 2 ** 30 };
-  const temporary = scratch();
   const run = toolRunner({ PATH: process.env.PATH });
   const packages = new FunctionPackages({
     directory: join(temporary, 'packages'),
@@ -132,3 +131,11 @@ it.each([
     expect(host.held.broken).toEqual([context]);
   },
 );
+
+it('a node whose temporary directory cannot be written pauses the function, and logs that once', async () => {
+  const context = contextOf('lab', 'other', `${CODE}#`);
+  const { asked, host, lines } = await leased(context, 0, `${CODE}#`, '/dev/null/none');
+  await expect.poll(() => host.held.broken, { timeout: 30_000 }).toEqual([context]);
+  await expect.poll(() => asked.filter((verb) => verb === 'release').length, { timeout: 30_000 }).toBeGreaterThan(2);
+  expect(lines.filter((line) => line.includes('mkdtemp'))).toHaveLength(1);
+});

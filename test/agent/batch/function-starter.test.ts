@@ -1,8 +1,10 @@
 /** What a function declares about its weights, memory and time, and what its process gets of it. */
+import { readdir } from 'node:fs/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import type { FunctionOptions } from '../../../agent/batch/functions/function-options.ts';
 import { readFunctionOptions } from '../../../agent/batch/functions/function-options.ts';
 import { FunctionPackages } from '../../../agent/batch/functions/function-packages.ts';
+import type { FunctionSandbox } from '../../../agent/batch/functions/function-sandbox.ts';
 import { FunctionStarter, LoadError } from '../../../agent/batch/functions/function-starter.ts';
 import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
@@ -12,7 +14,7 @@ const log = () => {};
 const NONE: FunctionOptions = { requirements: [], weights: [], batch_size: 'auto' };
 const ENVIRON = 'import os\ndef infer(state, lines):\n    return [dict(os.environ) for _ in lines]\n';
 
-async function starterOf(fails = false) {
+async function starterOf(fails = false, sandbox?: FunctionSandbox) {
   const temporary = await temporaryDirectory('functions');
   const env = { PATH: process.env.PATH };
   const limits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 30 };
@@ -36,7 +38,7 @@ async function starterOf(fails = false) {
   };
   const none = () => Promise.reject(new Error('no packages are declared'));
   const weights = () => ({ directory: '/weights', pull, packages: none });
-  const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox: undefined, weights, log });
+  const starter = new FunctionStarter({ limits, env, temporary, run, packages, sandbox, weights, log });
   const start = (options: Partial<FunctionOptions> | Error, gpus?: string[], secrets?: Record<string, string>) =>
     starter.start(
       {
@@ -48,7 +50,7 @@ async function starterOf(fails = false) {
       },
       gpus,
     );
-  return { start, pulled, tokens };
+  return { start, pulled, tokens, temporary };
 }
 
 it('weights of the hub are copied to the node before the process starts, and found there', async () => {
@@ -101,6 +103,15 @@ it('weights that cannot be copied are named', async () => {
   await expect(start({ weights: ['gpt2'] })).rejects.toThrow(
     'the weights hub:gpt2@main could not be copied to this node: the disk is full',
   );
+});
+
+it('a process that cannot be started leaves no directory', async () => {
+  const wrap = (): string[] => {
+    throw new Error('no space left on device');
+  };
+  const { start, temporary } = await starterOf(false, { wrap } as unknown as FunctionSandbox);
+  await expect(start({})).rejects.toThrow('no space left on device');
+  expect(await readdir(temporary)).toEqual([]);
 });
 
 it('its time is the shorter of its limit and of the node’s', async () => {
