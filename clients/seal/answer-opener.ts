@@ -100,6 +100,8 @@ export class AnswerOpener {
       }
     } catch (cause) {
       this.#failed = new SealClientError('not_opened', 'The response was not sealed by a node.', { cause });
+      // Otherwise the node would continue to generate.
+      this.#reader.cancel(cause).catch(() => {});
     }
     flush();
   }

@@ -60,3 +60,18 @@ it('an agent seals nothing of its engine’s headers beside those', async () => 
   const first = await new AnswerOpener(ReadableStream.from([sealer.final()]), sealed).next();
   expect(first).toMatchObject({ kind: 'head', head: { status: 307, headers: [['content-type', 'application/json']] } });
 });
+
+it('a response that no node sealed is cancelled, so that its connection is free', async () => {
+  const ring = new KeyRing(Date.now);
+  const { kid, publicKey, until } = ring.current;
+  const node = { session: 's', provider: 'lab', mode: 'registry' as const, kid, key: new Uint8Array(publicKey), until };
+  const clear = { path: chat.path, model: 'm', stream: true, headers: [], body: Buffer.from('{}') };
+  const sealed = await seal(clear, [node], Date.now() / 1000);
+  const cancelled = Promise.withResolvers<unknown>();
+  const endless = new ReadableStream<Uint8Array>({
+    pull: (controller) => controller.enqueue(new Uint8Array(64).fill(255)),
+    cancel: cancelled.resolve,
+  });
+  await expect(new AnswerOpener(endless, sealed).next()).rejects.toMatchObject({ code: 'not_opened' });
+  await expect(cancelled.promise).resolves.toBeInstanceOf(Error);
+});

@@ -6,6 +6,7 @@ import sys
 import openai
 from opentela.seal import AsyncSealedTransport, SealClientError, SealedTransport
 from opentela.seal._httpx import httpx
+from opentela.seal.wire import SEALED_TYPE
 
 base, key, model, provider, pin = sys.argv[1:]
 pins = {provider: pin}
@@ -60,6 +61,46 @@ class Endless(httpx.BaseTransport):
         return httpx.Response(200, content=pieces())
 
 
+class Garbage(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A response that no node sealed. The gateway goes on sending."""
+
+    closed = 0
+
+    def __iter__(self):
+        while True:
+            yield b"\xff" * 64
+
+    async def __aiter__(self):
+        while True:
+            yield b"\xff" * 64
+
+    def close(self):
+        Garbage.closed += 1
+
+    async def aclose(self):
+        Garbage.closed += 1
+
+
+def unsealed():
+    return httpx.Response(200, headers={"content-type": SEALED_TYPE}, stream=Garbage())
+
+
+class Unsealed(httpx.BaseTransport):
+    def __init__(self):
+        self._inner = httpx.HTTPTransport()
+
+    def handle_request(self, request):
+        return self._inner.handle_request(request) if request.method == "GET" else unsealed()
+
+
+class AsyncUnsealed(httpx.AsyncBaseTransport):
+    def __init__(self):
+        self._inner = httpx.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request):
+        return await self._inner.handle_async_request(request) if request.method == "GET" else unsealed()
+
+
 def error(call):
     try:
         call()
@@ -91,6 +132,7 @@ out["trusted"] = error(lambda: sync.chat.completions.create(messages=user, model
 out["bad pin"] = error(lambda: client({provider: pin + "\n"}))
 out["files"] = error(lambda: sync.files.create(file=b"{}", purpose="batch"))
 out["plain"] = error(lambda: client(transport=Plain()).chat.completions.create(messages=user, model=model))
+out["unsealed"] = error(lambda: client(transport=Unsealed()).chat.completions.create(messages=user, model=model))
 out["endless"] = error(lambda: client(transport=Endless()).chat.completions.create(messages=user, model=model))
 out["cut"] = error(
     lambda: list(sync.chat.completions.create(messages=user, model=model, stream=True, extra_body={"stand_in": {"fault": "reset", "afterTokens": 3, "tokensPerSecond": 20}}))
@@ -104,8 +146,8 @@ async def later():
         return "".join([c.choices[0].delta.content or "" async for c in stream])
 
 
-async def plain():
-    http = httpx.AsyncClient(transport=AsyncSealedTransport(pins=pins, transport=AsyncPlain()))
+async def refused(transport):
+    http = httpx.AsyncClient(transport=AsyncSealedTransport(pins=pins, transport=transport))
     async with openai.AsyncOpenAI(base_url=base, api_key=key, max_retries=0, http_client=http) as client:
         try:
             await client.chat.completions.create(messages=user, model=model)
@@ -125,5 +167,7 @@ with httpx.Client(transport=SealedTransport(pins=pins)) as raw:
 out["connections"] = len(connects)
 out["sunset"] = answer.headers.get("sunset")
 out["async"] = asyncio.run(later())
-out["async plain"] = asyncio.run(plain())
+out["async plain"] = asyncio.run(refused(AsyncPlain()))
+out["async unsealed"] = asyncio.run(refused(AsyncUnsealed()))
+out["closed"] = Garbage.closed
 print(json.dumps(out))

@@ -69,10 +69,13 @@ it('seals chats, streams and the rest, sync and async, and refuses what it canno
     sunset: 'Sat, 30 Jun 2046 00:00:00 GMT',
     files: 'not_sealable',
     plain: 'plain_answer',
+    unsealed: 'not_opened',
     endless: 'no_discovery',
     cut: 'gateway',
     async: 'This is a stand-in engine',
     'async plain': 'plain_answer',
+    'async unsealed': 'not_opened',
+    closed: 2,
   });
   expect(cluster.gateway.process.output).not.toContain('python-canary-41c7');
 });

@@ -113,7 +113,12 @@ class SealedTransport(httpx.BaseTransport):
             answer.read()
             return _unauthenticated(answer)
         events = self._open(answer, sealed)
-        return _answer(answer, next(events), _Stream(answer, events))
+        try:
+            return _answer(answer, next(events), _Stream(answer, events))
+        except BaseException:
+            # The caller gets no response to close, and the pool would lose a connection.
+            answer.close()
+            raise
 
     def _send(self, clear: ClearRequest, fresh: bool) -> httpx.Response | tuple[httpx.Response, Sealed]:
         believed = None if fresh else self._lists.known(clear)
@@ -230,7 +235,11 @@ class AsyncSealedTransport(httpx.AsyncBaseTransport):
             await answer.aread()
             return _unauthenticated(answer)
         events = self._open(answer, sealed)
-        return _answer(answer, await anext(events), _AsyncStream(answer, events))
+        try:
+            return _answer(answer, await anext(events), _AsyncStream(answer, events))
+        except BaseException:
+            await answer.aclose()
+            raise
 
     async def _send(self, clear: ClearRequest, fresh: bool) -> httpx.Response | tuple[httpx.Response, Sealed]:
         believed = None if fresh else self._lists.known(clear)
