@@ -75,6 +75,39 @@ describe('however often a step fails, the batch continues afterwards, because it
   );
 });
 
+it('a line that ends the engine of each node fails after it was tried on three, and the third such line ends the batch', async () => {
+  await begun(5);
+  const node = { provider: 'lab', state: 'LEFT', connected: false, suspected: false, models: [] };
+  const entries = [
+    { ...node, session: 'evicted', leaving: 'preempted' },
+    { ...node, session: 'crashed', leaving: 'engine-ended' },
+  ];
+  const snapshot = async () => ({ whole: true, removed: [], tag: 'crash', entries });
+  gateway.env.REGISTRY = { getByName: () => ({ snapshot }) } as never;
+  for (let i = 0; i < 10; i++) {
+    expect(lease('evicted').open).toEqual([0, 1, 2, 3, 4]);
+    await turn(5_000);
+  }
+  const open: number[][] = [];
+  for (let i = 0; i < 11; i++) {
+    open.push(lease('crashed').open);
+    await turn(5_000);
+  }
+  const all = [0, 1, 2, 3, 4];
+  expect(open).toEqual([all, all, [0], [0], [0], [1], [1], [1], [2], [2], [2]]);
+  await turn(5_000);
+  expect(shown()).toMatchObject({ status: 'completed', request_counts: { total: 5, completed: 0, failed: 5 } });
+  const failed = await parsed(shown().error_file_id);
+  const ended = 'The engine of the node ended while it ran this line.';
+  const gaveUp = expect.stringContaining('each ended the engines of three nodes');
+  expect(failed.map(({ error }) => error.code)).toEqual(Array.from({ length: 5 }, () => 'engine_failed'));
+  expect(failed.map(({ error }) => error.message)).toEqual([
+    ...Array.from({ length: 3 }, () => expect.stringContaining(ended)),
+    gaveUp,
+    gaveUp,
+  ]);
+});
+
 describe('a file store', () => {
   it('that cannot be reached while the input is checked: the batch says so, and begins when it is back', async () => {
     const { read } = gateway.store;
