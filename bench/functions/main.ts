@@ -1,15 +1,20 @@
 /**
- * `npm run bench:functions [-- runs parsl] [--device cuda]`: a real PyTorch model that is loaded in each call, once on a
- * node, or once in a process, while half of the nodes are preempted; and the same function with Parsl. run.py has all
- * options. This file finds a Python with PyTorch, or makes one outside the repository.
+ * `npm run bench:functions [-- runs parsl] [--device cuda] [--slurm]`: a real PyTorch model that is loaded in each call,
+ * once on a node, or once in a process, while half of the nodes are preempted; and the same function with Parsl. With
+ * --slurm (root), the nodes are jobs of a real Slurm, which other jobs preempt. run.py has all options. This file finds
+ * a Python with PyTorch, or makes one outside the repository.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { Cluster } from '../../test/slurm/cluster.ts';
+import { endAll } from '../../test/support/processes.ts';
 import { NODE, ROOT } from '../../test/support/where.ts';
 
 /** Another version may be named by OTELA_BENCH_PYTHON. */
 const PARSL = 'parsl==2026.10.26';
+/** Jobs of any other partition preempt these without grace. They start again afterwards. */
+const SPOT = 'PartitionName=spot Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=0 MaxTime=60 DefaultTime=60';
 const VENV = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'opentela/bench-functions');
 
 function has(python: string, ...modules: string[]): boolean {
@@ -33,4 +38,10 @@ function pythonWithTorch(): string {
 }
 
 const args = [join(ROOT, 'bench/functions/run.py'), '--node', NODE, ...process.argv.slice(2)];
-process.exitCode = spawnSync(pythonWithTorch(), args, { stdio: 'inherit' }).status ?? 1;
+
+try {
+  const env = args.includes('--slurm') ? { ...process.env, ...(await Cluster.up(SPOT)).userEnv } : process.env;
+  process.exitCode = spawnSync(pythonWithTorch(), args, { stdio: 'inherit', env }).status ?? 1;
+} finally {
+  await endAll();
+}
