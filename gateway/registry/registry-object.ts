@@ -192,6 +192,12 @@ export class RegistryObject extends GatewayObject {
     if (this.env.PROCESSES?.isConnected(session) !== true) this.#paths.closed(session);
   }
 
+  /** Another process of this gateway has these sessions' sockets, and can be reached again. */
+  reopened(sessions: readonly string[]): void {
+    this.#sessionCalls++;
+    for (const session of sessions) this.#paths.reopened(session);
+  }
+
   /** A path to the session failed. No requests are routed to it until it sends something again. */
   suspect(session: string): void {
     this.#sessionCalls++;

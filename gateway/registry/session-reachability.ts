@@ -55,6 +55,16 @@ export class SessionReachability {
     this.#remember();
   }
 
+  /** Records that the session's tunnel to this gateway is open, although it was reported as closed. */
+  reopened(session: string): void {
+    const { sessions, replica } = this.#members;
+    const entry = replica.get(session);
+    if (entry === undefined || entry.state === 'LEFT' || sessions.isOpen(session)) return;
+    sessions.tunnel(session, 'open', entry);
+    this.present(session);
+    this.#remember();
+  }
+
   /** Records that a path to the session failed. No requests are routed to it until it sends something again. */
   suspect(session: string): void {
     const { sessions, replica } = this.#members;

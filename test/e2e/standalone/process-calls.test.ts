@@ -1,11 +1,16 @@
 /** Calls of objects between processes. Here a process is a Cluster of the test's own process. */
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import * as z from 'zod';
 import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
 import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';
+import { DirectoryMembership } from '../../../gateway/hosts/node/cluster/directory-membership.ts';
+import { LinkServer } from '../../../gateway/hosts/node/cluster/link-server.ts';
 import { runStatements } from '../../../gateway/hosts/node/cluster/linked-accounts.ts';
 import type { ProcessMembership } from '../../../gateway/hosts/node/cluster/process-membership.ts';
 import type { ProcessRow } from '../../../gateway/hosts/node/cluster/process-table.ts';
+import { temporaryDirectory } from '../../support/processes.ts';
 
 const KEY = clusterKey('0123456789abcdef0123456789abcdef');
 const OWNER = 'a';
@@ -21,6 +26,8 @@ interface Process {
   silentMs: number;
   /** The owner of all objects, as this one sees it. */
   owner: string;
+  /** What it reported about agents of the others: `open SESSION` and `closed SESSION`. */
+  reports: string[];
   /** Called when it reads again which processes run. */
   onRead(): void;
 }
@@ -32,7 +39,7 @@ afterEach(async () => {
 
 /** A process with a membership that says which process owns all objects: by default OWNER. */
 async function start(incarnation: string): Promise<Process> {
-  const state = { silentMs: 0, owner: OWNER, onRead: () => {} };
+  const state = { silentMs: 0, owner: OWNER, onRead: () => {}, reports: [] as string[] };
   const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0, stores: true };
   let see: Process['see'] = () => {};
   const cluster = new Cluster({
@@ -64,7 +71,8 @@ async function start(incarnation: string): Promise<Process> {
       resetAll: () => {},
       release: async () => {},
     },
-    onTunnelsClosed: () => {},
+    onTunnelsClosed: (sessions) => state.reports.push(...sessions.map((session) => `closed ${session}`)),
+    onTunnelsOpen: (sessions) => state.reports.push(...sessions.map((session) => `open ${session}`)),
     log: () => {},
   });
   row.address = `127.0.0.1:${await cluster.open('127.0.0.1', 0)}`;
@@ -198,6 +206,63 @@ test('a process in doubt grants no limits for a process that does not reach the 
     b.owner = 'd';
   };
   expect(await grant(a)).toBe('d');
+});
+
+/** The end of a process's links that has one agent. @returns the row of the process, and a function that ends it */
+async function processWithAgent(port = 0): Promise<{ row: ProcessRow; end(): void }> {
+  const server = new LinkServer({
+    key: KEY,
+    hello: { incarnation: 'n', version: '1' },
+    tunnels: () => ['agent'],
+    call: async () => null,
+    fetch: async () => new Response(),
+    log: () => {},
+  });
+  const address = `127.0.0.1:${await server.listen('127.0.0.1', port)}`;
+  const row = { incarnation: 'n', process: 2, address, url: undefined, version: '1', beat: 0, stores: true };
+  return { row, end: () => server.close() };
+}
+
+test('after a link is open again, its agents are reported as connected, and never as gone', async () => {
+  const a = await start('a');
+  const first = await processWithAgent();
+  a.see([first.row]);
+  await vi.waitFor(() => expect(a.reports).toEqual(['open agent']), LINKED);
+  first.end();
+  await vi.waitFor(() => expect(a.cluster.isConnected('agent')).toBe(false), LINKED);
+  const second = await processWithAgent(Number(first.row.address.split(':')[1]));
+  await vi.waitFor(() => expect(a.reports).toEqual(['open agent', 'open agent']), LINKED);
+  second.end();
+  // A refused connection proves that the process has ended.
+  await vi.waitFor(() => expect(a.reports).toEqual(['open agent', 'open agent', 'closed agent']), LINKED);
+});
+
+test('agents of a process that is no longer there are reported as gone', async () => {
+  const a = await start('a');
+  const { row, end } = await processWithAgent();
+  a.see([row]);
+  await vi.waitFor(() => expect(a.reports).toEqual(['open agent']), LINKED);
+  a.see([]);
+  expect(a.reports).toEqual(['open agent', 'closed agent']);
+  end();
+});
+
+test('a file that cannot be read is no proof that its process has ended', async () => {
+  const directory = await temporaryDirectory();
+  const file = join(directory, '1.json');
+  const me = { incarnation: 'a', process: 0, address: '127.0.0.1:1', url: undefined, version: '1' };
+  const seen: string[][] = [];
+  const onProcesses = (others: readonly ProcessRow[]) => seen.push(others.map(({ incarnation }) => incarnation));
+  const membership = new DirectoryMembership({ directory, me, events: { onProcesses }, now: () => 0 });
+  writeFileSync(file, JSON.stringify({ ...me, incarnation: 'b', process: 1 }));
+  await membership.join();
+  rmSync(file);
+  symlinkSync(file, file); // a loop of links cannot be opened
+  await membership.now();
+  rmSync(file);
+  await membership.now();
+  await membership.close();
+  expect(seen).toEqual([['b'], ['b'], []]);
 });
 
 test('statements of another process that are not statements run nothing', async () => {

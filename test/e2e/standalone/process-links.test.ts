@@ -22,11 +22,13 @@ let log: string[];
 let calls: LinkCall[];
 let answer: (call: LinkCall) => Promise<unknown>;
 let respond: (request: Request) => Promise<Response>;
+let listed: string[][];
 const links: LinkClient[] = [];
 
 beforeEach(async () => {
   log = [];
   calls = [];
+  listed = [];
   answer = async ({ args }) => args;
   respond = async (request) => new Response(request.body);
   server = new LinkServer({
@@ -58,6 +60,7 @@ function linkTo(key = KEY, incarnation = 'server'): Promise<{ link: LinkClient; 
       hello: { incarnation: 'client', version: '1' },
       opened: () => resolve({ link, ended: undefined }),
       closed: (ended) => resolve({ link, ended }),
+      listed: (sessions) => listed.push([...sessions]),
       left: () => {},
     });
     links.push(link);
@@ -180,6 +183,7 @@ test('another incarnation at the address proves that the former one has ended; a
 test('when the server ends, waiting calls are rejected and its agents are unknown', async () => {
   const { link } = await linkTo();
   await vi.waitFor(() => expect(link.hasTunnel('session')).toBe(true));
+  expect(listed).toEqual([['session']]);
   server.tell(['other'], ['session']);
   await vi.waitFor(() => expect([link.hasTunnel('other'), link.hasTunnel('session')]).toEqual([true, false]));
   answer = () => new Promise(() => {});

@@ -83,6 +83,17 @@ test('a record that came up its tunnel is shown as serving, and as suspected whe
   expect(await shown(agent.session)).toMatchObject({ connected: true, suspected: false });
 });
 
+test('a session of a process that can be reached again is shown as connected, without a record', async () => {
+  const { token } = await seedToken();
+  const [agent, left] = [await TestAgent.join(token), await TestAgent.join(token)];
+  for (const one of [agent, left]) await one.publish();
+  await left.publish(left.words('LEFT'));
+  await registry().closed(agent.session);
+  await registry().reopened([agent.session, left.session, 'unknown']);
+  expect(await shown(agent.session)).toMatchObject({ connected: true, suspected: false });
+  expect(await shown(left.session)).toMatchObject({ state: 'LEFT', connected: false });
+});
+
 test('a node that names a model twice is shown with it once', async () => {
   const agent = await TestAgent.join((await seedToken()).token);
   const models = ['twice', 'once', 'twice'].map((id) => ({ id, state: 'ready' as const }));

@@ -7,6 +7,7 @@ import { inBackground, neverRejects } from '../../../../shared/timing/in-backgro
 import type { ProcessState } from '../../../env.ts';
 import { localTunnelOf, watchLocalTunnels } from '../../../tunnel/call/local-calls.ts';
 import type { ObjectHost } from '../object-host.ts';
+import { BrokenLinks } from './broken-links.ts';
 import type { ClusterKey } from './cluster-key.ts';
 import { LinkClient } from './link-client.ts';
 import { type LinkCall, MovedError } from './link-messages.ts';
@@ -15,6 +16,7 @@ import { slotOf } from './object-slots.ts';
 import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
 import { OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow } from './process-table.ts';
 import { processesFor } from './processes-for-session.ts';
+import type { TunnelReports } from './tunnel-reports.ts';
 
 /** Maximum wait of a call for an owner of its object. */
 const OWNER_WAIT_MS = 10_000;
@@ -29,7 +31,7 @@ const LIMITS = 'LIMITS';
 
 type CallableObjects = Pick<ObjectHost, 'call' | 'fetch' | 'addAlarms' | 'resetAll' | 'release'>;
 
-export interface ClusterOptions {
+export interface ClusterOptions extends TunnelReports {
   key: ClusterKey;
   membership(events: MembershipEvents): ProcessMembership;
   me: ProcessIdentity;
@@ -37,8 +39,6 @@ export interface ClusterOptions {
   local: ObjectHost;
   /** Objects that this process may own. */
   owned: CallableObjects;
-  /** Called when agents have left a process, or the process has ended. */
-  onTunnelsClosed(sessions: readonly string[]): void;
   log(line: string): void;
 }
 
@@ -67,6 +67,7 @@ export class Cluster {
   readonly #tunnels: ReturnType<typeof watchLocalTunnels>;
   /** By incarnation; at most the processes that run. */
   readonly #peers = new Map<string, Peer>();
+  readonly #broken: BrokenLinks;
   #others: readonly ProcessRow[] = [];
   #isClosed = false;
 
@@ -80,6 +81,7 @@ export class Cluster {
       release: (slots) => owned.release((object) => slots.has(slotOf(object))),
       log,
     });
+    this.#broken = new BrokenLinks((sessions) => this.#onLeft(sessions));
     this.#tunnels = watchLocalTunnels((session, isOpen) => {
       this.#server.tell(isOpen ? [session] : [], isOpen ? [] : [session]);
     });
@@ -100,6 +102,10 @@ export class Cluster {
 
   join(): Promise<void> {
     return this.#membership.join();
+  }
+
+  #onLeft(sessions: readonly string[]): void {
+    this.#options.onTunnelsClosed(sessions.filter((session) => !this.isConnected(session)));
   }
 
   /** True if the session's agent is connected to any process. */
@@ -283,13 +289,19 @@ export class Cluster {
   #onProcesses(others: readonly ProcessRow[]): void {
     this.#others = others;
     const running = new Set(others.map(({ incarnation }) => incarnation));
-    for (const [incarnation, { link }] of this.#peers) if (!running.has(incarnation)) link.close();
+    for (const [incarnation, { link }] of this.#peers) if (!running.has(incarnation)) this.#end(incarnation, link);
     for (const process of others) if (!this.#peers.has(process.incarnation)) this.#connect(process, false);
+  }
+
+  /** A process is no longer there. */
+  #end(incarnation: string, link: LinkClient): void {
+    link.close();
+    this.#broken.end(incarnation);
   }
 
   #connect(process: ProcessRow, wasOpen: boolean): void {
     if (this.#isClosed) return;
-    const { key, me, onTunnelsClosed } = this.#options;
+    const { key, me, onTunnelsOpen } = this.#options;
     const { incarnation, address } = process;
     const peer: Peer = {
       wasOpen,
@@ -301,8 +313,12 @@ export class Cluster {
         opened: () => {
           peer.wasOpen = true;
         },
-        closed: (ended) => this.#onLinkClosed(process, peer, ended),
-        left: (sessions) => onTunnelsClosed(sessions.filter((session) => !this.isConnected(session))),
+        closed: (ended, sessions) => {
+          this.#broken.add(incarnation, sessions);
+          this.#onLinkClosed(process, peer, ended);
+        },
+        listed: (sessions) => onTunnelsOpen(sessions),
+        left: (sessions) => this.#onLeft(sessions),
       }),
     };
     this.#peers.set(incarnation, peer);
@@ -313,6 +329,7 @@ export class Cluster {
     const { log } = this.#options;
     if (ended && peer.wasOpen) {
       this.#peers.delete(incarnation);
+      this.#broken.end(incarnation);
       return inBackground(`the end of ${incarnation}`, this.#membership.prove(incarnation), log);
     }
     const again = setTimeout(() => {
@@ -328,6 +345,7 @@ export class Cluster {
     await this.#membership.close();
     this.#server.close();
     for (const { link } of this.#peers.values()) link.close();
+    this.#broken.stop();
   }
 }
 

@@ -35,6 +35,8 @@ interface DirectoryMembershipOptions {
 
 export class DirectoryMembership implements ProcessMembership {
   readonly #options: DirectoryMembershipOptions;
+  /** By name of the file; at most 1,000. */
+  #rows: ReadonlyMap<string, ProcessRow> = new Map();
   #running: ProcessRow[] = [];
   /** Incarnations that have ended, although their files are there; at most one for each file. */
   #ended: ReadonlySet<string> = new Set();
@@ -60,14 +62,29 @@ export class DirectoryMembership implements ProcessMembership {
   }
 
   #read(): void {
-    const { directory, me, events, now } = this.#options;
-    const rows = readdirSync(directory)
-      .filter((name) => FILE.test(name))
-      .flatMap((name) => readRow(join(directory, name)));
+    const { me, events, now } = this.#options;
+    this.#rows = this.#readRows();
+    const rows = [...this.#rows.values()];
     this.#ended = new Set(rows.map(({ incarnation }) => incarnation).filter((one) => this.#ended.has(one)));
     this.#running = rows.filter(({ incarnation }) => !this.#ended.has(incarnation));
     if (this.#owner !== undefined) this.#ownerSeenAt = now();
     events.onProcesses(this.#running.filter(({ incarnation }) => incarnation !== me.incarnation));
+  }
+
+  /** A file that cannot be read, for example because too many files are open, does not prove that its process has ended. */
+  #readRows(): ReadonlyMap<string, ProcessRow> {
+    const { directory } = this.#options;
+    const rows = new Map<string, ProcessRow>();
+    try {
+      for (const name of readdirSync(directory)) {
+        if (!FILE.test(name)) continue;
+        const row = readRow(join(directory, name), this.#rows.get(name));
+        if (row !== undefined) rows.set(name, row);
+      }
+      return rows;
+    } catch {
+      return this.#rows;
+    }
   }
 
   get #owner(): string | undefined {
@@ -117,12 +134,12 @@ export class DirectoryMembership implements ProcessMembership {
   }
 }
 
-/** The row of one file; none if the file has gone or is not complete. */
-function readRow(path: string): ProcessRow[] {
+/** The row of one file: `known` if the file cannot be read, none if the file has gone or is not complete. */
+function readRow(path: string, known: ProcessRow | undefined): ProcessRow | undefined {
   try {
     const { success, data } = rowSchema.safeParse(JSON.parse(readFileSync(path, 'utf8')));
-    return success ? [{ ...data, url: undefined, beat: 0, stores: true }] : [];
-  } catch {
-    return [];
+    return success ? { ...data, url: undefined, beat: 0, stores: true } : undefined;
+  } catch (error) {
+    return error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : known;
   }
 }

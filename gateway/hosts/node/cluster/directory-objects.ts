@@ -3,12 +3,10 @@
  * The process OWNER has the accounts and all objects but the tunnels of the others.
  */
 import { join } from 'node:path';
-import { inBackground } from '../../../../shared/timing/in-background.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { Env, PoolState } from '../../../env.ts';
 import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
-import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { stubsOf } from '../object-host.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
@@ -21,6 +19,7 @@ import { LimitShares } from './limit-shares.ts';
 import { ACCOUNTS, type LinkedAccounts, runStatements } from './linked-accounts.ts';
 import type { ProcessIdentity } from './process-table.ts';
 import type { SharedObjects, SharingContext } from './shared-objects.ts';
+import { tunnelReports } from './tunnel-reports.ts';
 
 const HOST = '127.0.0.1';
 
@@ -64,7 +63,7 @@ export class DirectoryObjects implements SharedObjects {
         resetAll: () => {},
         release: async () => {},
       },
-      onTunnelsClosed: (sessions) => this.#onTunnelsClosed(sessions),
+      ...tunnelReports(env, log),
       log,
     });
     if (accounts !== undefined)
@@ -118,12 +117,6 @@ export class DirectoryObjects implements SharedObjects {
     await this.#cluster.join();
     await this.#audit.read();
     this.#audit.start();
-  }
-
-  #onTunnelsClosed(sessions: readonly string[]): void {
-    const registry = this.#context.env().REGISTRY.getByName(REGISTRY_OBJECT_NAME);
-    for (const session of sessions)
-      inBackground(`the end of ${session}'s tunnel`, registry.closed(session), this.#context.log);
   }
 
   async close(): Promise<void> {

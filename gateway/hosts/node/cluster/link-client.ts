@@ -1,6 +1,7 @@
 /** A link to another process: calls its objects, and learns which agents are connected to it. */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
 import { neverRejects } from '../../../../shared/timing/in-background.ts';
+import { waitClock } from '../../../platform/wait-clock.ts';
 import { withUpgrade } from '../node-sockets.ts';
 import type { ClusterKey } from './cluster-key.ts';
 import { encodeLinkFrame, LinkFrameReader } from './link-frames.ts';
@@ -35,10 +36,15 @@ interface LinkOptions {
   hello: Hello;
   /** Incarnation of the process that is expected there. */
   incarnation: string;
-  /** Called once when the link has ended. `ended`: the process at the address has ended, too. */
-  closed(ended: boolean): void;
+  /**
+   * Called once when the link has ended. `ended`: the process at the address has ended, too. `sessions`: agents that were
+   * connected to it.
+   */
+  closed(ended: boolean, sessions: readonly string[]): void;
   /** Called when the link can be used. */
   opened(): void;
+  /** Called with all agents of the other process, after the link was opened. */
+  listed(sessions: readonly string[]): void;
   /** Called when agents have left the other process. */
   left(sessions: readonly string[]): void;
 }
@@ -56,7 +62,8 @@ export class LinkClient {
   #streams = 0;
   #isOpen = false;
   #isClosed = false;
-  #heardAt = performance.now();
+  /** Ends the wait for the answer to a ping. */
+  #heard: () => void;
 
   constructor(options: LinkOptions) {
     this.#options = options;
@@ -70,6 +77,7 @@ export class LinkClient {
     this.#calls.on('close', () => session.destroy()); // the session's event says why
     this.#calls.on('data', (bytes: Buffer) => this.#onData(bytes));
     this.#calls.write(encodeLinkFrame(options.hello));
+    this.#heard = waitClock.after(SILENT_MS, () => this.close());
     this.#pings = setInterval(() => this.#ping(), PING_MS);
     this.#pings.unref();
   }
@@ -144,11 +152,14 @@ export class LinkClient {
   }
 
   #ping(): void {
-    if (performance.now() - this.#heardAt > SILENT_MS) return this.close();
     if (this.#session.destroyed || this.#session.connecting) return;
-    this.#session.ping(() => {
-      this.#heardAt = performance.now();
-    });
+    this.#session.ping(() => this.#listen());
+  }
+
+  /** After a pause of this process, answers may wait in its buffers: the wait is measured by `waitClock`. */
+  #listen(): void {
+    this.#heard();
+    if (!this.#isClosed) this.#heard = waitClock.after(SILENT_MS, () => this.close());
   }
 
   #onData(bytes: Buffer): void {
@@ -180,6 +191,7 @@ export class LinkClient {
       if (reply.all) this.#tunnels.clear();
       for (const session of reply.opened) this.#tunnels.add(session);
       for (const session of reply.closed) this.#tunnels.delete(session);
+      if (reply.all) this.#options.listed(reply.opened);
       return this.#options.left(reply.closed);
     }
     const waiting = this.#waiting.get(reply.id);
@@ -199,12 +211,12 @@ export class LinkClient {
     this.#isClosed = true;
     this.#isOpen = false;
     clearInterval(this.#pings);
+    this.#heard();
     for (const { reject } of this.#waiting.values()) reject(new LinkError('the link to another process broke'));
     this.#waiting.clear();
     const sessions = [...this.#tunnels];
     this.#tunnels.clear();
-    this.#options.closed(ended);
-    this.#options.left(sessions);
+    this.#options.closed(ended, sessions);
   }
 }
 

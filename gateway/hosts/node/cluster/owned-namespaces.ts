@@ -1,12 +1,10 @@
 /** The objects of a process that shares them with other processes: from its start to its end. */
 import { mkdirSync, rmSync } from 'node:fs';
-import { inBackground } from '../../../../shared/timing/in-background.ts';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import { CommandError } from '../../../command-error.ts';
 import type { Env, PoolState } from '../../../env.ts';
 import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
-import { REGISTRY_OBJECT_NAME } from '../../../platform/registry-object-name.ts';
 import { StorageHealth, storageHealth } from '../../../platform/storage/storage-health.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
@@ -18,6 +16,7 @@ import { Membership } from './membership.ts';
 import type { ClusterParts } from './open-cluster.ts';
 import { LoggedObjects } from './owned-objects.ts';
 import type { SharedObjects, SharingContext } from './shared-objects.ts';
+import { tunnelReports } from './tunnel-reports.ts';
 import { TurnLog } from './turn-log.ts';
 
 /** Time to store what waits when the process stops. */
@@ -60,7 +59,7 @@ export class OwnedNamespaces implements SharedObjects {
       me,
       local,
       owned: this.#owned,
-      onTunnelsClosed: (sessions) => this.#onTunnelsClosed(sessions),
+      ...tunnelReports(env, log),
       log,
     });
   }
@@ -118,13 +117,6 @@ export class OwnedNamespaces implements SharedObjects {
     this.#owned.start();
     await this.#audit.read();
     this.#audit.start();
-  }
-
-  /** The registry learns that these sessions have no socket at any process. Each process that notices it reports it. */
-  #onTunnelsClosed(sessions: readonly string[]): void {
-    const registry = this.#options.env().REGISTRY.getByName(REGISTRY_OBJECT_NAME);
-    for (const session of sessions)
-      inBackground(`the end of ${session}'s tunnel`, registry.closed(session), this.#options.log);
   }
 
   async close(): Promise<void> {
