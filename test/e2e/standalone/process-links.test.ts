@@ -112,6 +112,23 @@ test('an object that needs no more of a request answers it, and later calls pass
   expect(await call(link, 1)).toEqual([1]);
 });
 
+test.each([
+  ['answers', async () => new Response('answered')],
+  ['has moved', () => Promise.reject(new MovedError('elsewhere'))],
+  ['fails', () => Promise.reject(new Error('as asked'))],
+])('no stream stays if an object %s without reading the request', async (_what, answered) => {
+  const { link } = await linkTo();
+  respond = answered;
+  const bytes = new Uint8Array(1_000_000);
+  const sent = new Request('http://o/', { method: 'POST', body: bytes });
+  await link.fetch('C', 'n', sent).then(
+    (response) => response.text(),
+    () => {},
+  );
+  await vi.waitFor(() => expect(link.streams).toBe(0), 5_000);
+  expect(await call(link, 1)).toEqual([1]);
+});
+
 test('a slow reader holds the sender back', async () => {
   const { link } = await linkTo();
   let sent = 0;

@@ -15,6 +15,7 @@ import {
   type LinkCall,
   LinkError,
   type LinkFetch,
+  type LinkFetchReply,
   MovedError,
   replySchema,
 } from './link-messages.ts';
@@ -90,6 +91,11 @@ export class LinkClient {
     return this.#options.incarnation;
   }
 
+  /** Requests on their way to the other process. */
+  get streams(): number {
+    return this.#streams;
+  }
+
   /** True if the session's agent is connected to the other process. */
   hasTunnel(session: string): boolean {
     return this.#isOpen && this.#tunnels.has(session);
@@ -130,7 +136,9 @@ export class LinkClient {
     const head: LinkFetch = { className, name, url, method, headers: [...headers], hasBody: body !== null };
     stream.write(encodeLinkFrame(head));
     if (!isUpgrade) neverRejects(writeBody(body, stream));
-    const reply = fetchReplySchema.parse(await readHead(stream));
+    const reply = await readReply(stream);
+    // Then no object reads the rest of the request, which would wait in the stream for ever.
+    if (reply.kind === 'moved' || reply.kind === 'error') stream.close(constants.NGHTTP2_CANCEL);
     switch (reply.kind) {
       case 'response':
         return new Response(reply.hasBody ? bodyOf(stream, 'response') : null, {
@@ -217,6 +225,16 @@ export class LinkClient {
     const sessions = [...this.#tunnels];
     this.#tunnels.clear();
     this.#options.closed(ended, sessions);
+  }
+}
+
+/** @throws Error, as a rejection, if the stream ends or breaks before a valid reply; then the stream is reset */
+async function readReply(stream: ClientHttp2Stream): Promise<LinkFetchReply> {
+  try {
+    return fetchReplySchema.parse(await readHead(stream));
+  } catch (error) {
+    stream.close(constants.NGHTTP2_CANCEL);
+    throw error;
   }
 }
 

@@ -139,11 +139,13 @@ export class LinkServer {
   async #onFetch(stream: ServerHttp2Stream): Promise<void> {
     const left = new AbortController();
     stream.on('close', () => left.abort());
+    let request: Request | undefined;
     try {
       const { className, name, url, method, headers, hasBody } = fetchSchema.parse(await readHead(stream));
       const body = hasBody ? bodyOf(stream, 'request') : undefined;
       const init = { method, headers, signal: left.signal, ...(body && { body, duplex: 'half' as const }) };
-      const response = await this.#options.fetch(className, name, new Request(url, init));
+      request = new Request(url, init);
+      const response = await this.#options.fetch(className, name, request);
       stream.respond({ ':status': 200 });
       const upgrade = upgradeOf(response);
       if (upgrade !== undefined) {
@@ -156,7 +158,9 @@ export class LinkServer {
       const head = { status: response.status, headers: [...response.headers], hasBody: response.body !== null };
       stream.write(encodeLinkFrame({ kind: 'response', ...head } satisfies LinkFetchReply));
       await writeBody(response.body, stream);
+      dropUnread(request); // not before: the response may be the request's body
     } catch (error) {
+      if (request !== undefined) dropUnread(request);
       if (stream.destroyed || stream.closed) return;
       if (stream.headersSent) return stream.close(constants.NGHTTP2_INTERNAL_ERROR);
       stream.respond({ ':status': 200 });
@@ -165,6 +169,11 @@ export class LinkServer {
       stream.end(encodeLinkFrame(error instanceof MovedError ? moved : failed));
     }
   }
+}
+
+/** The rest of a body that no object reads would wait in the stream for ever, and the stream would stay. */
+function dropUnread({ body }: Request): void {
+  if (body?.locked === false) neverRejects(body.cancel().catch(() => {}));
 }
 
 /** A result that cannot be copied is an error of its call. */
