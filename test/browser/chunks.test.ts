@@ -69,8 +69,16 @@ it.each([
   ['links', '[a]('.repeat(8_000)],
   ['emphasis', '*a **b '.repeat(2_000)],
   ['code', Array.from({ length: 200 }, (_, n) => '`'.repeat(n + 1)).join('a')],
+  ['inline formulas', '\\('.repeat(2_000)],
 ])('%s within each other are too intricate to be parsed', (_, text) => {
   expect(isTooIntricate(text)).toBe(true);
+});
+
+it('a long text with a sign that is never closed is split in linear time', () => {
+  const text = `*${'a. '.repeat(60_000)}`;
+  const began = performance.now();
+  expect(blocksOf(text).flat().join('')).toBe(text);
+  expect(performance.now() - began).toBeLessThan(5_000);
 });
 
 it('what people write is parsed: long lists, tables, code with many signs, lines', () => {

@@ -26,7 +26,7 @@ const CODE = /^ {0,3}```[^`\n]*\n[\s\S]*?(?:^ {0,3}```|$(?![\s\S]))/gm;
  */
 const SIGNS: readonly [signs: RegExp, most: number][] = [
   [/[*_]/g, 5_000],
-  [/[~`[$]/g, 1_500],
+  [/[~`[$]|\\\(/g, 1_500],
 ];
 
 /** True if parsing the text would block the page; no person wrote such a text. It is shown unparsed. */
@@ -53,17 +53,35 @@ export function blocksOf(text: string): Block[] {
 /** Splits after sentences, at points where no open markup could be closed by later text. */
 function piecesOf(paragraph: string): string[] {
   const pieces: string[] = [];
+  const signs = new OpenSigns();
   let from = 0;
+  let read = 0;
   for (const { index } of paragraph.matchAll(/[.!?:;,] (?=\S)/g)) {
     const to = index + 2;
-    if (to - from < PIECE_MIN_CHARS || !isClosed(paragraph.slice(from, to))) continue;
+    signs.read(paragraph.slice(read, to));
+    read = to;
+    if (to - from < PIECE_MIN_CHARS || signs.areOpen) continue;
     pieces.push(paragraph.slice(from, to));
     from = to;
   }
   return [...pieces, paragraph.slice(from)];
 }
 
-function isClosed(text: string): boolean {
-  const count = (char: string) => text.split(char).length - 1;
-  return ['*', '_', '`', '$', '~'].every((char) => count(char) % 2 === 0) && count('[') === count(']');
+/** Signs of markup that later text could close. Each part of a text is read once. */
+class OpenSigns {
+  /** Signs that were read an odd number of times. */
+  readonly #odd = new Set<string>();
+  #brackets = 0;
+
+  get areOpen(): boolean {
+    return this.#odd.size > 0 || this.#brackets !== 0;
+  }
+
+  read(text: string): void {
+    for (const [sign] of text.matchAll(/[*_`$~[\]]/g)) {
+      if (sign === '[') this.#brackets++;
+      else if (sign === ']') this.#brackets--;
+      else if (!this.#odd.delete(sign)) this.#odd.add(sign);
+    }
+  }
 }
