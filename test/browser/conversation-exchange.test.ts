@@ -50,6 +50,8 @@ class Gateway implements RemoteStore {
 class Browser implements LocalStore<Exchanged>, KeptStore<Exchanges> {
   readonly conversations = new Map<string, Exchanged>();
   readonly known = new Map<string, KeptItem>();
+  /** A conversation that this browser cannot store. */
+  full: string | undefined;
   stored: Exchanges | undefined = { salt: 'one', revision: 0 };
 
   async list() {
@@ -59,6 +61,7 @@ class Browser implements LocalStore<Exchanged>, KeptStore<Exchanges> {
     return this.conversations.get(id);
   }
   async save(ours: Exchanged) {
+    if (this.full === ours.id) throw new Error('the disk is full');
     this.conversations.set(ours.id, ours);
     return ours;
   }
@@ -186,4 +189,36 @@ it('if the conversations at the gateway were deleted, a browser keeps its own an
   gateway.boxes.clear();
   expect(await sync(one)).toEqual({ state: 'ended' });
   expect([one.stored, one.known.size, one.conversations.size]).toEqual([undefined, 0, 1]);
+});
+
+it('a conversation that cannot be opened or stored keeps no other from being exchanged', async () => {
+  const [one, two] = [new Browser(), new Browser()];
+  for (const id of ['a', 'b', 'c', 'd']) said(one, id, `${id}1`);
+  await sync(one);
+  const changed = gateway.boxes.get('b')?.box;
+  if (changed === undefined) throw new Error('no box');
+  changed[0] = 0;
+  two.full = 'c';
+  said(two, 'e', 'e1');
+  expect(await sync(two)).toMatchObject({ state: 'done', failed: new Error('another conversation') });
+  expect([...two.conversations.keys()].toSorted()).toEqual(['a', 'd', 'e']);
+  expect(gateway.boxes.get('e')?.box).toBeDefined();
+  // The next exchange tries them again.
+  two.full = undefined;
+  changed[0] = 'b'.charCodeAt(0);
+  expect(await sync(two)).toEqual({ state: 'done', tooLarge: 0 });
+  expect([...two.conversations.keys()].toSorted()).toEqual(['a', 'b', 'c', 'd', 'e']);
+});
+
+it('if many conversations fail, the exchange ends with an error', async () => {
+  const [one, two] = [new Browser(), new Browser()];
+  for (let n = 0; n < 20; n++) said(one, `id${n}`, 'a');
+  await sync(one);
+  let reads = 0;
+  gateway.read = async () => {
+    reads++;
+    throw new Error('away');
+  };
+  await expect(sync(two)).rejects.toThrow('away');
+  expect(reads).toBe(11);
 });

@@ -82,7 +82,35 @@ interface Stores<C extends Exchanged, K extends Exchanges> {
 }
 
 /** `ended`: the conversations at the gateway were deleted, or have another key; nothing was exchanged. */
-export type ExchangeResult = { state: 'ended' } | { state: 'done'; tooLarge: number };
+export type ExchangeResult =
+  | { state: 'ended' }
+  /** `failed`: why a conversation could not be exchanged; all others were. It is tried again by the next exchange. */
+  | { state: 'done'; tooLarge: number; failed?: unknown };
+
+/** After more failures, the exchange ends: the gateway may be away. */
+const FAILURES_MAX = 10;
+
+/** Errors of single conversations. The others are exchanged although they occurred. */
+class Failures {
+  /** The first error. */
+  error: unknown;
+  #count = 0;
+
+  get any(): boolean {
+    return this.#count > 0;
+  }
+
+  /** @throws the error of `work`, as a rejection, after FAILURES_MAX others */
+  async guard(work: Promise<void>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      if (this.#count >= FAILURES_MAX) throw error;
+      if (!this.any) this.error = error;
+      this.#count++;
+    }
+  }
+}
 
 export async function exchange<C extends Exchanged, K extends Exchanges>(
   stores: Stores<C, K>,
@@ -95,14 +123,16 @@ export async function exchange<C extends Exchanged, K extends Exchanges>(
     return { state: 'ended' };
   }
   const items = await kept.items();
+  const failures = new Failures();
   for (const { id, revision, deleted } of changes.data) {
     const item = items.get(id);
     if (item?.revision === revision) continue; // this browser's own change
-    if (deleted) await takeDeletion(stores, id, item);
-    else await takeChange(stores, id, item);
+    await failures.guard(deleted ? takeDeletion(stores, id, item) : takeChange(stores, id, item));
   }
-  await kept.setKeeping({ ...keeping, revision: changes.revision });
-  return { state: 'done', tooLarge: await giveChanges(stores) };
+  // The next exchange reads again what failed.
+  if (!failures.any) await kept.setKeeping({ ...keeping, revision: changes.revision });
+  const tooLarge = await giveChanges(stores, failures);
+  return { state: 'done', tooLarge, ...(failures.any && { failed: failures.error }) };
 }
 
 /** A conversation that this browser has changed since stays, and is given to the gateway again. */
@@ -148,32 +178,41 @@ export function united<C extends Exchanged>(ours: C, theirs: C): C {
 }
 
 /** Returns the number of conversations that are too large for the gateway. */
-async function giveChanges<C extends Exchanged, K extends Exchanges>(stores: Stores<C, K>): Promise<number> {
-  const { local, kept, remote, cipher, maxBytes } = stores;
+async function giveChanges<C extends Exchanged, K extends Exchanges>(
+  stores: Stores<C, K>,
+  failures: Failures,
+): Promise<number> {
+  const { local, kept, remote } = stores;
   const items = await kept.items();
   const summaries = await local.list();
   const here = new Set(summaries.map(({ id }) => id));
   for (const { id } of items.values()) {
-    if (here.has(id)) continue;
-    await remote.remove(id);
-    await kept.remove(id);
+    if (!here.has(id)) await failures.guard(remote.remove(id).then(() => kept.remove(id)));
   }
   let tooLarge = 0;
+  const onTooLarge = () => {
+    tooLarge++;
+  };
   for (const { id, updatedAt } of summaries) {
     const item = items.get(id);
-    if (item?.updatedAt === updatedAt) continue;
-    const conversation = await local.get(id);
-    if (conversation === undefined || isAnswering(conversation)) continue;
-    const box = await cipher.seal(id, JSON.stringify(conversation));
-    if (box.length > maxBytes) {
-      tooLarge++;
-      continue;
-    }
-    const revision = await remote.write(id, item?.revision ?? 0, box);
-    // Undefined: another browser was faster. The next exchange reads its change and unites both.
-    if (revision !== undefined) await kept.put({ id, revision, updatedAt: conversation.updatedAt });
+    if (item?.updatedAt !== updatedAt) await failures.guard(giveChange(stores, id, item, onTooLarge));
   }
   return tooLarge;
+}
+
+async function giveChange<C extends Exchanged, K extends Exchanges>(
+  { local, kept, remote, cipher, maxBytes }: Stores<C, K>,
+  id: string,
+  item: KeptItem | undefined,
+  onTooLarge: () => void,
+): Promise<void> {
+  const conversation = await local.get(id);
+  if (conversation === undefined || isAnswering(conversation)) return;
+  const box = await cipher.seal(id, JSON.stringify(conversation));
+  if (box.length > maxBytes) return onTooLarge();
+  const revision = await remote.write(id, item?.revision ?? 0, box);
+  // Undefined: another browser was faster. The next exchange reads its change and unites both.
+  if (revision !== undefined) await kept.put({ id, revision, updatedAt: conversation.updatedAt });
 }
 
 /** While an answer streams, the conversation changes each second. */

@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useState } from 'react';
 import { neverRejects } from '../../../shared/timing/in-background.ts';
-import { Problem } from '../../api/client.ts';
 import {
   beginKeeping,
   deleteAllKept,
@@ -11,7 +10,7 @@ import {
 } from '../../api/kept-conversations.ts';
 import type { Conversation } from '../conversation.ts';
 import { ConversationStore } from '../conversation-store.ts';
-import { newKey, open, openKey, seal, WrongKeyError } from './box-cipher.ts';
+import { newKey, open, openKey, seal } from './box-cipher.ts';
 import { exchange } from './exchange.ts';
 import { type Keeping, KeptState } from './kept-state.ts';
 
@@ -90,9 +89,12 @@ export class Keeper {
   }
 
   async #run(): Promise<void> {
-    // Two tabs would give the same change twice.
-    await navigator.locks.request(this.#lock, () => this.#exchange().catch((error: unknown) => this.#failed(error)));
-    if (document.visibilityState === 'visible') this.#later(EVERY_MS);
+    try {
+      // Two tabs would give the same change twice.
+      await navigator.locks.request(this.#lock, () => this.#exchange().catch((error: unknown) => this.#failed(error)));
+    } finally {
+      if (document.visibilityState === 'visible') this.#later(EVERY_MS);
+    }
   }
 
   async #exchange(): Promise<void> {
@@ -114,11 +116,11 @@ export class Keeper {
     };
     const result = await exchange<Conversation, Keeping>(stores, keeping);
     if (result.state === 'ended') return this.#exchange();
-    this.#tell({ state: 'on', tooLarge: result.tooLarge });
+    const { tooLarge, failed } = result;
+    this.#tell({ state: 'on', tooLarge, ...(failed !== undefined && { error: failed }) });
   }
 
   async #failed(error: unknown): Promise<void> {
-    if (!(error instanceof Problem || error instanceof WrongKeyError)) throw error;
     const isOn = (await this.#kept.keeping()) !== undefined;
     this.#tell(isOn ? { state: 'on', tooLarge: 0, error } : { state: 'off', known: false });
   }
