@@ -156,7 +156,11 @@ async function buildCommands(): Promise<void> {
   await cp(join(ROOT, 'clients/seal/public.d.ts'), join(DIST, 'opentela-seal/index.d.ts'));
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
   // The tables of otela-plan stay files, so that users can read and edit them.
-  await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
+  const [data, copy] = [join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data')];
+  await cp(data, copy, { recursive: true });
+  // Tables of an earlier build, which a release would contain.
+  const current = new Set(await readdir(data));
+  for (const name of await readdir(copy)) if (!current.has(name)) await rm(join(copy, name), { recursive: true });
   await recordPackages('commands', bundled);
 }
 
