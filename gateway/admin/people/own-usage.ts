@@ -14,6 +14,7 @@ import { shardsBetween, type UsageRow } from '../../usage/usage-row.ts';
 import { type AdminCall, type AdminRoute, route } from '../admin-route.ts';
 import { listSchema } from '../field-schemas.ts';
 import { rfc3339 } from '../pagination.ts';
+import { recordReadLimit } from './record-read-limit.ts';
 
 const HOUR_MS = 3_600_000;
 /** Maximum hours of records that are read. Each hour is an object that must be called. */
@@ -131,7 +132,9 @@ async function readHours({
 }: AdminCall<unknown, z.infer<typeof hoursQuery>>): Promise<object> {
   const whose = { user: account.userId, key: account.keyId };
   const shards = shardsBetween(now - (query.hours - 1) * HOUR_MS, now);
-  const sums = await queryOrUnavailable(Promise.all(shards.map((shard) => env.USAGE.getByName(shard).sums(whose))));
+  const sums = await limited(account, now, () =>
+    queryOrUnavailable(Promise.all(shards.map((shard) => env.USAGE.getByName(shard).sums(whose)))),
+  );
   const data = sums.map(({ requests, failed, prompt, completion }, n) => {
     const hour = `${shards[n]}:00:00Z`;
     return { hour, requests, failed, prompt_tokens: prompt, completion_tokens: completion };
@@ -179,11 +182,23 @@ async function readRequests({
   const whose = { user: account.userId, key: account.keyId, failed: query.failed === '1' };
   const rows: UsageRow[] = [];
   const shards = shardsBetween(now - hours * HOUR_MS, now).reverse();
-  for (const shard of shards) {
-    if (rows.length > limit) break;
-    rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).recent(whose, limit + 1 - rows.length))));
-  }
+  await limited(account, now, async () => {
+    for (const shard of shards) {
+      if (rows.length > limit) break;
+      rows.push(...(await queryOrUnavailable(env.USAGE.getByName(shard).recent(whose, limit + 1 - rows.length))));
+    }
+  });
   return { object: 'list', data: rows.slice(0, limit).map(view), has_more: rows.length > limit };
+}
+
+/** Calls `read`. @throws ApiError 429, 503 if too many such reads are running */
+async function limited<T>({ userId, keyId }: Account, now: number, read: () => Promise<T>): Promise<T> {
+  const end = recordReadLimit.begin(userId ?? keyId, now);
+  try {
+    return await read();
+  } finally {
+    end();
+  }
 }
 
 function view(row: UsageRow): z.infer<typeof requestSchema> {

@@ -6,6 +6,7 @@ import type { Sql } from '../../platform/object-context.ts';
 import { type TraceQuestion, traceLine } from '../trace-line.ts';
 import { NO_SESSION, type UsageRow } from '../usage-row.ts';
 import { Histogram } from './histogram.ts';
+import { RECORD_OWNER } from './hour-tables.ts';
 import { MINUTE_MS, MinuteHistograms, type TokenLengths } from './minute-histograms.ts';
 import { type KindCountQuery, type KindState, RequestKindCounts } from './request-kind-counts.ts';
 
@@ -97,10 +98,9 @@ export class HourRecordsReader {
   /** Returns records of one user or one key, newest first. */
   recent({ user, key, failed }: UsageOwner, limit: number): UsageRow[] {
     if (!this.#exists()) return [];
-    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
     const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
-    const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
-    const rows = this.#sql.exec<RecordRow>(query, name ?? '', value ?? '', limit).toArray();
+    const query = `SELECT row FROM records WHERE ${RECORD_OWNER} = ? ${bad} ORDER BY at DESC LIMIT ?`;
+    const rows = this.#sql.exec<RecordRow>(query, user ?? key, limit).toArray();
     return rows.map(({ row }) => JSON.parse(row) as UsageRow);
   }
 
@@ -115,13 +115,12 @@ export class HourRecordsReader {
   /** Returns the sums of one user or one key in this hour. */
   sums({ user, key }: Omit<UsageOwner, 'failed'>): HourSums {
     if (!this.#exists()) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
-    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
     const query = `SELECT coalesce(sum(times), 0) AS requests, coalesce(sum(times * failed), 0) AS failed,
         coalesce(sum(prompt), 0) AS prompt, coalesce(sum(completion), 0) AS completion
       FROM (SELECT prompt, completion, coalesce(json_extract(row, '$.times'), 1) AS times,
         json_extract(row, '$.error') IS NOT NULL OR coalesce(json_extract(row, '$.status'), 200) >= 400 AS failed
-      FROM records WHERE json_extract(row, ?) = ?)`;
-    return this.#sql.exec<HourSums>(query, name ?? '', value ?? '').one();
+      FROM records WHERE ${RECORD_OWNER} = ?)`;
+    return this.#sql.exec<HourSums>(query, user ?? key).one();
   }
 
   count(): number {

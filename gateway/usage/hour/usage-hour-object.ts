@@ -17,7 +17,7 @@ import {
   usageTotalOf,
 } from '../usage-totals.ts';
 import { HourRecordsReader } from './hour-records-reader.ts';
-import { createHourTables } from './hour-tables.ts';
+import { createHourTables, RECORD_OWNER } from './hour-tables.ts';
 import { MinuteHistograms } from './minute-histograms.ts';
 import { storeRows } from './store-rows.ts';
 import { countUsageRow } from './usage-metrics.ts';
@@ -111,7 +111,7 @@ export class UsageObject extends GatewayObject {
   async forget(user: string): Promise<void> {
     if (!this.#exists) return;
     while (this.#waits()) await this.#send();
-    this.ctx.storage.sql.exec("DELETE FROM records WHERE json_extract(row, '$.user') = ?", user);
+    this.ctx.storage.sql.exec(`DELETE FROM records WHERE ${RECORD_OWNER} = ?`, user);
   }
 
   // --- reading: see hour/hour-records-reader.ts ------------------------------------------------------------------------------------

@@ -3,10 +3,13 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { findKey } from '../../../gateway/accounts/find-key.ts';
+import { recordReadLimit } from '../../../gateway/admin/people/record-read-limit.ts';
 import { files } from '../../../gateway/files/file-tables.ts';
+import { HourRecordsReader } from '../../../gateway/usage/hour/hour-records-reader.ts';
 import { type UsageRow, usageShardOf } from '../../../gateway/usage/usage-row.ts';
 import { seedKey } from '../accounts/seed.ts';
-import { good, knock } from './support.ts';
+import { runInDurableObject } from '../support/durable.ts';
+import { good, knock, refusal } from './support.ts';
 
 const made = z.looseObject({ id: z.string(), key: z.string() });
 const use = z.object({ limit: z.string(), allowed: z.number(), used: z.number() });
@@ -81,6 +84,47 @@ test('a key reads its own requests alone, the newest first, and only what failed
   expect([sum('requests'), sum('failed'), sum('completion_tokens')]).toEqual([2, 1, 8]);
   const first = await good(knock('GET', '/admin/me/requests?limit=1', { key: mine.key }), requests);
   expect([first.data.length, first.has_more]).toEqual([1, true]);
+});
+
+test('a report of one user reads only records of this user', async () => {
+  const object = env.USAGE.getByName('2026-01-02T03');
+  const of = (n: number) => (n % 100 === 0 ? { user: 'user_few' } : { user: n % 2 === 0 ? 'user_many' : '' });
+  const rows = Array.from({ length: 1_000 }, (_, n) =>
+    row('key_1', n, { ...of(n), status: n % 200 === 0 ? 500 : 200 }),
+  );
+  await object.add(rows);
+  await runInDurableObject(object, (_, { storage }) => {
+    let read = 0;
+    const exec = (query: string, ...values: unknown[]) => {
+      const cursor = storage.sql.exec(query, ...values);
+      const found = cursor.toArray();
+      read += cursor.rowsRead;
+      return { toArray: () => found, one: () => found[0], [Symbol.iterator]: () => found.values() };
+    };
+    const reader = new HourRecordsReader({ exec } as unknown as ConstructorParameters<typeof HourRecordsReader>[0]);
+    const few = { user: 'user_few', key: 'key_1' };
+    expect(reader.sums(few)).toMatchObject({ requests: 10, failed: 5 });
+    expect(reader.recent({ ...few, failed: true }, 100)).toHaveLength(5);
+    expect(reader.recent({ user: 'user_none', key: 'key_1', failed: false }, 100)).toEqual([]);
+    expect(reader.sums({ user: undefined, key: 'key_2' })).toMatchObject({ requests: 0 });
+    expect(read).toBeLessThan(200);
+    // A key that belongs to no user.
+    expect(reader.sums({ user: undefined, key: 'key_1' })).toMatchObject({ requests: 500 });
+  });
+});
+
+test('an account reads its hours of records four times at once, and all accounts sixteen times', async () => {
+  const { id, key } = await seedKey('consumer');
+  const now = Date.now();
+  const ends = Array.from({ length: 4 }, () => recordReadLimit.begin(id, now));
+  for (const path of ['hours', 'requests'])
+    await refusal(knock('GET', `/admin/me/${path}`, { key }), 429, 'rate_limit_exceeded');
+  ends.pop()?.();
+  expect((await knock('GET', '/admin/me/hours', { key })).status).toBe(200);
+  for (let n = 0; n < 13; n++) ends.push(recordReadLimit.begin(`other_${n}`, now));
+  await refusal(knock('GET', '/admin/me/requests', { key }), 503, 'server_is_overloaded');
+  for (const end of ends) end();
+  expect((await knock('GET', '/admin/me/requests', { key })).status).toBe(200);
 });
 
 test('what a key used of its month is still used when limits of persons are set, changed and lifted', async () => {

@@ -205,7 +205,11 @@ export const usageRecords = pgTable(
     /** Prefix buckets as JSON, which become known after the record. */
     buckets: text('buckets'),
   },
-  (own) => [index('usage_records_hour').on(own.hour, own.n), index('usage_records_request').on(own.request)],
+  (own) => [
+    index('usage_records_hour').on(own.hour, own.n),
+    index('usage_records_request').on(own.request),
+    index('usage_records_owner').on(own.hour, own.user, own.key),
+  ],
 );
 
 export const objectAlarms = pgTable(

@@ -47,7 +47,7 @@ export class UsageReader {
 
   /** Returns records of one user or one key, newest first. */
   async recent({ user, key, failed }: UsageOwner, limit: number): Promise<UsageRow[]> {
-    const query = `SELECT row, buckets FROM usage_records WHERE hour = $1 AND ${ownerColumn(user)} = $2
+    const query = `SELECT row, buckets FROM usage_records WHERE hour = $1 AND ${ownedBy(user)}
       ${failed ? 'AND (error IS NOT NULL OR failed)' : ''} ORDER BY at DESC LIMIT $3`;
     return (await this.#rows(query, [user ?? key, limit])).map(rowOf);
   }
@@ -62,7 +62,7 @@ export class UsageReader {
   async sums({ user, key }: Omit<UsageOwner, 'failed'>): Promise<HourSums> {
     const query = `SELECT coalesce(sum(times), 0), coalesce(sum(times) FILTER (WHERE error IS NOT NULL OR failed), 0),
         coalesce(sum(prompt), 0), coalesce(sum(completion), 0)
-      FROM usage_records WHERE hour = $1 AND ${ownerColumn(user)} = $2`;
+      FROM usage_records WHERE hour = $1 AND ${ownedBy(user)}`;
     const [row = []] = await this.#rows(query, [user ?? key]);
     const [requests, failed, prompt, completion] = row.map(Number);
     return { requests: requests ?? 0, failed: failed ?? 0, prompt: prompt ?? 0, completion: completion ?? 0 };
@@ -129,8 +129,8 @@ export class UsageReader {
   }
 }
 
-function ownerColumn(user: string | undefined): string {
-  return user === undefined ? 'key' : '"user"';
+function ownedBy(user: string | undefined): string {
+  return user === undefined ? `"user" = '' AND key = $2` : '"user" = $2';
 }
 
 /** Returns a record with what became known later. */

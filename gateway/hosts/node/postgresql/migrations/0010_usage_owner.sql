@@ -1,0 +1,1 @@
+CREATE INDEX "usage_records_owner" ON "usage_records" USING btree ("hour","user","key");
