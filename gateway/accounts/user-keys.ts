@@ -62,6 +62,12 @@ export function isMemberOf(userId: string, projectId: string): SQL<boolean> {
   return sql<boolean>`(EXISTS (${own}) OR EXISTS (${member}))`;
 }
 
+/** True if the user works in the project now. @throws ApiError 503 if D1 cannot be reached */
+export async function worksIn(env: Pick<Env, 'DB'>, userId: string, projectId: string): Promise<boolean> {
+  const where = and(eq(users.id, userId), isMemberOf(userId, projectId));
+  return (await queryOrUnavailable(database(env).select({ id: users.id }).from(users).where(where))).length > 0;
+}
+
 /**
  * Returns the statements for a user that leaves a project. They revoke the user's keys in it, each with a line in the
  * audit log, by which isolates notice the revocation. They also delete the limits that the project's leads gave, and

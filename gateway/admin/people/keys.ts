@@ -3,7 +3,7 @@
  * they have.
  */
 
-import { and, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
+import { and, eq, gt, isNull, or, type SQL, sql } from 'drizzle-orm';
 import * as z from 'zod';
 import { idSchema } from '../../../shared/lattice/node-record.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
@@ -11,7 +11,14 @@ import { isRoleAtLeast } from '../../accounts/account.ts';
 import { ACCOUNT_SCOPES, apiKeys, ROLES } from '../../accounts/account-tables.ts';
 import { database, queryOrUnavailable } from '../../accounts/database.ts';
 import { KEY_PREFIX, newId, newSecret } from '../../accounts/secrets.ts';
-import { isBelowKeyLimit, nameIfBelowLimit, nameIfUnchanged, OWN_KEYS_MAX } from '../../accounts/user-keys.ts';
+import {
+  isBelowKeyLimit,
+  isMemberOf,
+  nameIfBelowLimit,
+  nameIfUnchanged,
+  OWN_KEYS_MAX,
+  worksIn,
+} from '../../accounts/user-keys.ts';
 import type { Env } from '../../env.ts';
 import { displayNameSchema } from '../../http/common-schemas.ts';
 import { isLimited } from '../../settings/limits-schema.ts';
@@ -32,7 +39,6 @@ import { extendAccessLists } from '../models/catalogue.ts';
 import { pageSchema } from '../pagination.ts';
 import { requireProject, requireProvider, requireUser } from '../require-existing.ts';
 import { type KeyRow, keySchema, keyView } from './key-view.ts';
-import { findMember } from './members.ts';
 
 const idText = z.string().max(64);
 const changeable = restrictionsSchema
@@ -144,9 +150,11 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
   if (!operator && (user_id ?? account.userId) !== account.userId)
     throw denied('Only operators can create keys for other users.');
   const wanted = project_id ?? account.projectId;
-  const asMember = !operator && wanted !== undefined && wanted !== account.projectId;
-  const isMember = async () => !asMember || (await findMember(env, wanted, account.userId)) !== undefined;
-  if (!(await isMember())) throw denied('You are not a member of that project.');
+  const requireMember = async () => {
+    if (operator || wanted === undefined || (await worksIn(env, account.userId ?? '', wanted))) return;
+    throw denied('You are not a member of that project.');
+  };
+  await requireMember();
   const userId = operator ? (user_id ?? null) : (account.userId ?? null);
   const user = userId === null ? undefined : await requireUser(env, userId);
   const projectId = operator ? (project_id ?? user?.projectId ?? null) : (wanted ?? null);
@@ -175,21 +183,15 @@ async function createKey(call: AdminCall<z.infer<typeof createSchema>>): Promise
     lastUsedAt: null,
     revokedAt: null,
   };
-  const check = operator ? undefined : () => requireKeysBelowLimit(call);
-  const made = await insert(call, row, plaintext, {
-    action: 'key.create',
-    statements: [],
-    name: check === undefined ? name : nameIfBelowLimit(name, userId ?? '', now),
-    ...(check && { check }),
-  });
-  if (await isMember()) return made;
-  // The user was removed from the project while this request ran. The removal may have been before the insertion of the
-  // key, and then it did not revoke the key.
-  await applyChange(call, [database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, row.id))], {
-    action: 'key.revoke',
-    object: row.id,
-  });
-  throw denied('You are not a member of that project.');
+  if (operator) return insert(call, row, plaintext, { action: 'key.create', statements: [], name });
+  const check = async () => {
+    await requireMember();
+    await requireKeysBelowLimit(call);
+  };
+  // The user may leave the project at this moment: the statement that inserts the key checks it again.
+  const may = projectId === null ? sql`true` : isMemberOf(userId ?? '', projectId);
+  const named = nameIfBelowLimit(sql<string>`CASE WHEN ${may} THEN ${name} END`, userId ?? '', now);
+  return insert(call, row, plaintext, { action: 'key.create', statements: [], name: named, check });
 }
 
 function insert(
@@ -232,12 +234,23 @@ async function patchKey(call: AdminCall<z.infer<typeof patchSchema>>): Promise<o
     ...(expires_at !== undefined && { expiresAt: expiryMs(expires_at, now) }),
   };
   if (Object.keys(set).length === 0) return keyView(row);
+  if (Object.keys(set).some((field) => field !== 'name')) await requireMembership(call, row);
   const after = keyView({ ...row, ...set });
   const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
   await applyChange(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
   if (typeof set.expiresAt === 'number') await endGranted(call, row.id, { expiresAt: set.expiresAt });
   if (isLimited({ ...row, ...set })) await endGranted(call, row.id, { revokedAt: now });
   return after;
+}
+
+/**
+ * An operator may give a user a key of a project that the user does not work in. Its restrictions are the operator's.
+ * @throws ApiError 403
+ */
+async function requireMembership({ account, env }: AdminCall<unknown>, { projectId }: KeyRow): Promise<void> {
+  if (account.role === 'operator' || projectId === null) return;
+  if (await worksIn(env, account.userId ?? '', projectId)) return;
+  throw denied('You are not a member of the project of this key: you can rename it, and only operators can change it.');
 }
 
 async function rotateKey(call: AdminCall<z.infer<typeof rotateSchema>>): Promise<Response> {

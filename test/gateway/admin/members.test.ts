@@ -1,10 +1,13 @@
 /** Projects with several members, their leads, and requests for access: which roles may do what. */
+import { createExecutionContext } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { projectMembers, projects } from '../../../gateway/accounts/account-tables.ts';
+import { projectMembers, projects, users } from '../../../gateway/accounts/account-tables.ts';
 import { database } from '../../../gateway/accounts/database.ts';
 import { openSession, SESSION_COOKIE } from '../../../gateway/accounts/login/login-session.ts';
+import worker from '../../../gateway/index.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -30,6 +33,7 @@ async function person(project?: string) {
   const headers = { cookie, 'sec-fetch-site': 'same-origin' };
   return {
     id,
+    headers,
     ask: (method: string, path: string, body?: object) => knock(method, `/admin${path}`, { headers, body }),
   };
 }
@@ -104,6 +108,48 @@ test('a member creates keys in each of their projects; a removed member loses th
   expect((await knock('GET', '/admin/me', { key: there.key })).status).toBe(401);
   expect((await knock('GET', '/admin/me', { key: own.key })).status).toBe(200);
   await refusal(key(guest), 403, 'permission_denied');
+});
+
+test('a key that is inserted after its user left the home project is not created', async () => {
+  const [home, next] = [await made('/projects'), await made('/projects')];
+  const ada = await person(home);
+  const leave = () => database(env).update(users).set({ projectId: next }).where(eq(users.id, ada.id));
+  let batches = 0;
+  const batch = async (statements: D1PreparedStatement[]) => {
+    // The first one reads the account; the second one inserts the key.
+    if (++batches === 2) await leave();
+    return env.DB.batch(statements);
+  };
+  const DB = Object.assign(Object.create(env.DB) as D1Database, {
+    prepare: (query: string) => env.DB.prepare(query),
+    batch,
+  });
+  const request = new Request('https://gateway.test/admin/keys', {
+    method: 'POST',
+    headers: ada.headers,
+    body: JSON.stringify({ name: 'k' }),
+  });
+  await refusal(worker.fetch(request, { ...env, DB }, createExecutionContext()), 403, 'permission_denied');
+  const { data } = await good(asOperator('GET', `/keys?user_id=${ada.id}`), listSchema);
+  expect(data).toEqual([]);
+});
+
+test('a guest narrows or widens no key of a project of others, but renames, rotates and revokes it', async () => {
+  const [home, foreign] = [await made('/projects'), await made('/projects')];
+  const ada = await person(home);
+  const body = { name: 'guest', user_id: ada.id, project_id: foreign, models: ['small'], scopes: ['inference'] };
+  const { id } = await good(asOperator('POST', '/keys', { ...body, expires_at: '2040-01-01T00:00:00Z' }), keySchema);
+  for (const change of [{ models: null }, { scopes: null }, { expires_at: null }, { name: 'x', models: ['small'] }])
+    await refusal(ada.ask('PATCH', `/keys/${id}`, change), 403, 'permission_denied');
+  const renamed = await good(ada.ask('PATCH', `/keys/${id}`, { name: 'new' }), z.looseObject({}));
+  expect(renamed).toMatchObject({ ...body, name: 'new', expires_at: '2040-01-01T00:00:00.000Z' });
+  await good(asOperator('PUT', `/projects/${foreign}/members/${ada.id}`, {}), memberSchema);
+  expect((await ada.ask('PATCH', `/keys/${id}`, { models: null })).status).toBe(200);
+  await good(asOperator('DELETE', `/projects/${foreign}/members/${ada.id}`), z.looseObject({}));
+  const other = await good(asOperator('POST', '/keys', { ...body, name: 'other' }), keySchema);
+  const rotated = await good(ada.ask('POST', `/keys/${other.id}/rotate`, { overlap_seconds: 0 }), keySchema);
+  expect(rotated).toMatchObject({ models: ['small'], scopes: ['inference'] });
+  expect((await ada.ask('DELETE', `/keys/${rotated.id}`)).status).toBe(200);
 });
 
 test('leads of a project, the owner of a model and operators decide on requests, and no user on their own', async () => {
