@@ -23,14 +23,18 @@ import { findOrCreateUser } from './oidc-user.ts';
 export const CONFIRMATION_NAME = 'confirmation';
 const EVERY_MS = 10 * 60_000;
 const HOUR_MS = 60 * 60_000;
-/** Maximum people in one alarm, so that a provider gets at most this many requests in ten minutes. */
+/** Maximum people of one provider in one alarm: it gets at most this many requests in ten minutes. */
 const AT_ONCE = 200;
+/** Maximum duration of one alarm. Cloudflare ends it after 15 minutes. */
+const ALARM_MS = 5 * 60_000;
+/** After this number of consecutive requests that decide nothing, the provider gets no more in this alarm. */
+const UNDECIDED_MAX = 3;
 /** Maximum stored refresh tokens; the oldest are dropped. Each has at most a few KiB. */
 const TOKENS_MAX = 100_000;
-/** A provider that did not answer is asked again after this time. */
+/** If a provider did not answer for a person, it is asked again about this person after this time. */
 const RETRY_MS = HOUR_MS;
 
-type StoredLogin = { user: string; issuer: string; sealed: string };
+type StoredLogin = { user: string; sealed: string };
 
 export class ConfirmationObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
@@ -61,22 +65,28 @@ export class ConfirmationObject extends GatewayObject {
 
   async alarm(): Promise<void> {
     const { sql } = this.ctx.storage;
-    const due = sql
-      .exec<StoredLogin>(
-        'SELECT user, issuer, sealed FROM logins WHERE nextAt <= ? ORDER BY nextAt LIMIT ?',
-        this.#now,
-        AT_ONCE,
-      )
-      .toArray();
     const [left] = sql.exec<{ n: number }>('SELECT count(*) AS n FROM logins').toArray();
     if ((left?.n ?? 0) > 0) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
-    if (due.length === 0) return;
+    const isDue = 'SELECT 1 FROM logins WHERE nextAt <= ? LIMIT 1';
+    if (sql.exec(isDue, this.#now).toArray().length === 0) return;
     const { oidc } = await readGatewaySettings(this.env, this.#now);
-    // One after another: a provider that is slow gets no flood.
-    for (const login of due) {
-      const config = oidc.find(({ issuer }) => issuer === login.issuer);
-      if (config === undefined || config.confirm_hours === null) this.forget(login.user);
-      else await this.#confirm(login, config);
+    const issuers = oidc.filter(({ confirm_hours }) => confirm_hours !== null);
+    const known = issuers.map(() => '?').join(', ');
+    const others = `DELETE FROM logins WHERE nextAt <= ? AND issuer NOT IN (${known})`;
+    sql.exec(others, this.#now, ...issuers.map(({ issuer }) => issuer));
+    await Promise.all(issuers.map((config) => this.#confirmAll(config)));
+  }
+
+  /** Asks one provider about people, one after another: a provider that is slow gets no flood, and delays no other. */
+  async #confirmAll(config: OidcIssuer): Promise<void> {
+    const { sql } = this.ctx.storage;
+    const { issuer } = config;
+    const start = this.#now;
+    const query = 'SELECT user, sealed FROM logins WHERE issuer = ? AND nextAt <= ? ORDER BY nextAt LIMIT ?';
+    let undecided = 0;
+    for (const login of sql.exec<StoredLogin>(query, issuer, start, AT_ONCE).toArray()) {
+      if (undecided >= UNDECIDED_MAX || this.#now - start > ALARM_MS) return;
+      undecided = (await this.#confirm(login, config)) ? 0 : undecided + 1;
     }
   }
 
@@ -84,22 +94,30 @@ export class ConfirmationObject extends GatewayObject {
     return this.ctx.clock.now();
   }
 
-  async #confirm({ user, sealed }: StoredLogin, config: OidcIssuer): Promise<void> {
+  /** Asks about one person. Returns false if the provider did not decide. */
+  async #confirm({ user, sealed }: StoredLogin, config: OidcIssuer): Promise<boolean> {
     const { sql } = this.ctx.storage;
     const token = await decryptText(await installationSecret(this.env), 'refresh token', sealed);
     // The installation's secret is another one, for example after a restore: nothing is known about the person.
-    if (token === undefined) return this.forget(user);
+    if (token === undefined) {
+      this.forget(user);
+      return true;
+    }
     try {
       const answer = await refreshLogin(config, token, clientSecret(this.env, config), this.#now);
       // The person may have logged in meanwhile.
-      if (!this.#isCurrent(user, sealed)) return;
-      if (answer === 'refused') return await this.#refuse(user);
-      await this.keep(user, config, answer.refresh_token ?? token);
-      await this.#update(user, config, answer.id_token);
+      if (!this.#isCurrent(user, sealed)) return true;
+      if (answer === 'refused') await this.#refuse(user);
+      else {
+        await this.keep(user, config, answer.refresh_token ?? token);
+        await this.#update(user, config, answer.id_token);
+      }
+      return true;
     } catch (error) {
       // The provider did not decide. That it cannot be reached says nothing about the person.
       sql.exec('UPDATE logins SET nextAt = ? WHERE user = ? AND nextAt <= ?', this.#now + RETRY_MS, user, this.#now);
       console.error(`${config.issuer} did not say whether ${user} still belongs to it: ${errorText(error)}`);
+      return false;
     }
   }
 

@@ -144,3 +144,33 @@ test('nothing is kept without the setting, without a token, and after a person w
   expect((await knock('DELETE', `/admin/users/${erased.user.id}`, { key: operator })).status).toBe(200);
   expect(await rows()).not.toContain(erased.user.id);
 });
+
+test('a provider that does not answer is asked about three people, and delays nobody of another provider', async () => {
+  const away = await HostileIssuer.open({ confirm_hours: 24 });
+  const body = { oidc: [one.config, silent.config, away.config] };
+  expect((await knock('PATCH', '/admin/settings', { key: operator, body })).status).toBe(200);
+  for (let n = 0; n < 5; n++) await login(away, `away_${n}`, { refresh_token: 'a' });
+  const { user } = await login(one, 'grace', { refresh_token: 'a' });
+  await database(env).update(users).set({ claimsAt: 1 }).where(eq(users.id, user.id));
+  const isConfirmed = async () => ((await rowOf(user.id))?.claimsAt ?? 0) > 1;
+  one.answers.set('/token', json({ refresh_token: 'b' }));
+  away.asked.length = 0;
+  let wasConfirmed = false;
+  away.answers.set('/token', async () => {
+    // The first request is not answered until the other provider's person is confirmed.
+    await vi.waitUntil(isConfirmed, { timeout: 10_000 }).catch(() => {});
+    wasConfirmed ||= await isConfirmed();
+    return new Response('', { status: 503 });
+  });
+  // The other provider's person is the last in the order of time.
+  await runInDurableObject(object(), (_, { storage }) => {
+    storage.sql.exec('UPDATE logins SET nextAt = 1');
+    storage.sql.exec('UPDATE logins SET nextAt = 2 WHERE user = ?', user.id);
+  });
+  await runDurableObjectAlarm(object());
+  expect(away.asked.filter((path) => path === '/token')).toHaveLength(3);
+  expect(wasConfirmed).toBe(true);
+  const rows = await stored();
+  // Two people are still due.
+  expect(rows.filter(({ nextAt }) => nextAt === 1)).toHaveLength(2);
+});
