@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/batch-input-check.ts';
 import type { Json } from '../../shared/batch/batch-line.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
+import { errorText } from '../../shared/text/error-text.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { readParsedBody } from '../http/parse-body.ts';
@@ -187,7 +188,7 @@ async function complete(c: Ctx, { ids, md5 }: { ids: string[]; md5: string | und
     await store.delete(file.id).catch(() => {});
     throw error;
   }
-  await forget(c.env, found);
+  c.executionCtx.waitUntil(forget(c.env, async () => found));
   return c.json(uploadObject(done, fileObject(file)));
 }
 
@@ -203,10 +204,8 @@ uploadRoutes.post('/:id/cancel', async (c) => {
       .returning(),
   );
   if (ended === undefined) await pendingOf(c);
-  await forget(
-    c.env,
-    await queryOrUnavailable(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id))),
-  );
+  const partsOf = db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id));
+  c.executionCtx.waitUntil(forget(c.env, async () => partsOf));
   return c.json(uploadObject(cancelled));
 });
 
@@ -249,7 +248,16 @@ async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash):
   }
 }
 
-async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
+/** Deletes the parts of an upload that has ended. Never rejects: the sweep deletes the rest. */
+async function forget(env: Env, find: () => Promise<readonly PartRow[]>): Promise<void> {
+  try {
+    await forgetParts(env, await find());
+  } catch (error) {
+    console.error(`the parts of an upload stay until the next sweep: ${errorText(error)}`);
+  }
+}
+
+async function forgetParts(env: Env, parts: readonly PartRow[]): Promise<void> {
   const store = storeOf(env);
   const ids: string[] = [];
   // A row is deleted only after its bytes, because the sweep finds the bytes by the row.

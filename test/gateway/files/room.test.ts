@@ -1,6 +1,6 @@
 /** An owner's quota also holds while bytes are arriving: the test decides when the store accepts a file. */
 import { env as worker } from 'cloudflare:workers';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { app } from '../../../gateway/app.ts';
 import type { Env } from '../../../gateway/env.ts';
@@ -128,4 +128,22 @@ test('an upload names each part once, and one upload of an owner is joined at a 
   const statuses = (await Promise.all(done)).map(({ status }) => status);
   expect(statuses.sort()).toEqual([200, 200, 200, 409]);
   expect([at.most, at.asked]).toEqual([1, 3]);
+});
+
+test('an upload is completed or canceled although the rows of its parts cannot be deleted now', async () => {
+  const { env, open } = heldStore();
+  open();
+  const declares = { filename: 'f', purpose: 'user_data', bytes: 4, mime_type: 'text/plain' };
+  const begin = async () => {
+    const id = await made(sends(env, '/uploads', JSON.stringify(declares), json));
+    return [id, await made(sends(env, `/uploads/${id}/parts`, ['--b', ...PART('data')].join('\r\n'), form))];
+  };
+  const [[one, part], [other]] = [await begin(), await begin()];
+  vi.spyOn(console, 'error').mockImplementation(() => {});
+  const keeps = `CREATE TRIGGER keeps BEFORE DELETE ON upload_parts BEGIN SELECT RAISE(ABORT, 'kept'); END`;
+  await worker.DB.prepare(keeps).run();
+  onTestFinished(async () => void (await worker.DB.prepare('DROP TRIGGER keeps').run()));
+  const completed = await sends(env, `/uploads/${one}/complete`, JSON.stringify({ part_ids: [part] }), json);
+  expect(await completed.json()).toMatchObject({ status: 'completed', file: { bytes: 4 } });
+  expect((await sends(env, `/uploads/${other}/cancel`, '', json)).status).toBe(200);
 });
