@@ -9,6 +9,7 @@ import {
   singleFileName,
 } from '../../shared/release/release-manifest.ts';
 import type { Env } from '../env.ts';
+import { basePathOf } from '../http/base-path.ts';
 import { isolateSnapshot } from '../registry/isolate-snapshot.ts';
 import { type InstallableFile, installScript, ORIGIN } from './install-script.ts';
 
@@ -101,7 +102,7 @@ async function gatewayUrl({ env, req, executionCtx }: InstallContext): Promise<s
   const { settings } = await isolateSnapshot.get(env, executionCtx, Date.now(), () => true);
   const url = new URL(req.url);
   if (req.header('x-forwarded-proto') === 'https') url.protocol = 'https:';
-  const origin = settings.publicUrl?.replace(/\/$/, '') ?? url.origin;
+  const origin = settings.publicUrl?.replace(/\/$/, '') ?? url.origin + basePathOf(req.raw);
   if (ORIGIN.test(origin)) return origin;
   throw new ApiError('invalid_request', 'The host name of this request cannot be written into a script.');
 }

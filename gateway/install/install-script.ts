@@ -16,7 +16,7 @@ export interface InstallScriptOptions {
 }
 
 /** URLs that are safe between single quotes in a shell. A host name of a URL may contain quotes and `$`. */
-export const ORIGIN = /^https?:\/\/[A-Za-z0-9.:[\]-]{1,255}(?:\/[A-Za-z0-9._/-]{0,255})?$/;
+export const ORIGIN = /^https?:\/\/[A-Za-z0-9.:[\]-]{1,255}(?:\/[A-Za-z0-9._~/-]{0,255})?$/;
 
 /** What `uname` prints on each platform. */
 const MACHINES: Record<Platform, string> = {

@@ -12,6 +12,7 @@ import { readGatewaySettings } from '../../accounts/gateway-settings.ts';
 import { displayName } from '../../accounts/login/oidc-config.ts';
 import { sha256Hex } from '../../accounts/secrets.ts';
 import type { Env } from '../../env.ts';
+import { basePathOf } from '../../http/base-path.ts';
 import { readJsonBody } from '../../http/parse-body.ts';
 import { adminCaller } from '../admin-caller.ts';
 import type { AdminCall } from '../admin-route.ts';
@@ -160,7 +161,7 @@ async function authorize(c: ScimContext): Promise<ScimRequest> {
   const [issuer] = issuers;
   if (issuer === undefined || issuers.length > 1)
     throw new ScimError(404, 'Name one identity provider of the setting oidc: /scim/ISSUER/v2, see docs/login.md.');
-  const base = `${new URL(c.req.url).origin}/scim${named === undefined ? '' : `/${named}`}/v2`;
+  const base = `${new URL(c.req.url).origin}${basePathOf(c.req.raw)}/scim${named === undefined ? '' : `/${named}`}/v2`;
   const call: AdminCall = {
     ...caller,
     c,

@@ -121,6 +121,9 @@ test('pages and metadata', async () => {
   expect([page.totalResults, page.startIndex, page.Resources.length]).toEqual([totalResults, 2, 1]);
   expect((await good(ask('GET', '/Users?count=0'), list)).Resources).toEqual([]);
   expect(page.Resources[0]?.meta.location).toBe(`https://gateway.test/scim/v2/Users/${page.Resources[0]?.id}`);
+  const headers = { 'x-forwarded-prefix': '/otela' };
+  const below = await good(knock('GET', '/scim/v2/Users?count=1', { key: scim, headers }), list);
+  expect(below.Resources[0]?.meta.location).toMatch(/^https:\/\/gateway\.test\/otela\/scim\/v2\/Users\//);
   const config = await good(ask('GET', '/ServiceProviderConfig'), z.looseObject({ patch: z.unknown() }));
   expect(config).toMatchObject({ patch: { supported: true }, bulk: { supported: false } });
   expect((await ask('GET', '/ResourceTypes')).status).toBe(200);
