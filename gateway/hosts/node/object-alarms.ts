@@ -139,6 +139,8 @@ export class Alarms {
       await this.#ring(className, name);
     } catch (error) {
       failure = error;
+      // Such an alarm is not retried: the next one was set before the failure.
+      if (running.replaced) console.error(`the alarm of ${key} failed; its next one is set: ${errorText(error)}`);
     }
     await this.#store(running, () => this.#handled(key, className, name, failure));
     this.#running.delete(key);

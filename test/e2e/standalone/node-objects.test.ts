@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { D1, migrateDatabase } from '../../../gateway/hosts/node/d1.ts';
+import { Alarms } from '../../../gateway/hosts/node/object-alarms.ts';
 import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
 import { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
 import { Database } from '../../../gateway/hosts/node/sqlite.ts';
@@ -247,6 +248,22 @@ test('an object whose file is damaged fails by that name, and the others go on',
   // A file that stays open keeps its lock, and the next opening would then block this process.
   expect(openFiles(directory).filter((path) => path.startsWith(file))).toEqual([]);
   expect(await objects.getByName('whole').write(1)).toBe(1);
+});
+
+test('an alarm that fails after it has set the next one is in the log', async () => {
+  const logged = vi.spyOn(console, 'error').mockImplementation(() => {});
+  const next = Date.now() + 3_600_000;
+  const alarms = new Alarms(new Database(join(await temporaryDirectory(), 'alarms.sqlite')), async (...object) => {
+    alarms.of(...object).set(next);
+    throw new Error('no accounts');
+  });
+  alarms.start();
+  alarms.of('FAULTY', 'a').set(Date.now());
+  await vi.waitUntil(() => logged.mock.calls.length > 0 || alarms.of('FAULTY', 'a').get() === next);
+  expect(logged.mock.calls).toEqual([['the alarm of FAULTY/a failed; its next one is set: no accounts']]);
+  expect(alarms.of('FAULTY', 'a').get()).toBe(next);
+  alarms.close();
+  logged.mockRestore();
 });
 
 test('what waits for a commit that fails never leaves', async () => {
