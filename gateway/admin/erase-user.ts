@@ -42,6 +42,8 @@ export async function eraseUser(call: AdminCall<unknown, unknown>, row: typeof u
   const { id: user } = row;
   const { env, now } = call;
   if (!(await isForgotten(call, row))) await forgetWho(call, user);
+  // At each call, and after the keys and sessions have ended: a page of the person may still have been writing.
+  await queryOrUnavailable(env.CONVERSATIONS.getByName(user).clear());
   const batchesLeft = await forgetFiles(call, user);
   // Usage of the last minutes may not have reached the totals in D1, so the objects of the last two hours are always
   // called.
@@ -124,7 +126,6 @@ async function forgetWho(call: AdminCall<unknown, unknown>, user: string): Promi
     db.delete(deviceLogins).where(eq(deviceLogins.userId, user)),
   ];
   await queryOrUnavailable(call.env.CONFIRMATION.getByName(CONFIRMATION_NAME).forget(user));
-  await queryOrUnavailable(call.env.CONVERSATIONS.getByName(user).clear());
   await applyChange(call, statements, { action: ERASE, object: user });
 }
 

@@ -75,12 +75,13 @@ export class ConversationsObject extends GatewayObject {
   }
 
   /**
-   * Stores a conversation.
+   * Stores a conversation. Without a key it is a conflict: a page may still exchange while everything is deleted.
    * @param base the revision that the browser changed; 0: the conversation is new, or the browser deletes its deletion
    * @param maxBytes of all conversations of this person
    */
   write(id: string, base: number, box: Uint8Array, maxBytes: number): WriteResult {
-    const { sql } = this.ctx.storage;
+    const { sql, kv } = this.ctx.storage;
+    if (kv.get<string>('key') === undefined) return 'conflict';
     const before = this.#find(id);
     if (base !== (before?.deleted === 0 ? before.revision : 0)) return 'conflict';
     const { bytes, boxes } = this.#use();

@@ -42,8 +42,13 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await space(1);
-  for (const key of [ada, ben]) await knock('DELETE', PATH, { key });
+  for (const key of [ada, ben]) {
+    await knock('DELETE', PATH, { key });
+    await begin(key);
+  }
 });
+
+const begin = (key: string) => good(knock('PUT', `${PATH}/key`, { key, body: KEY }), z.unknown());
 
 const list = (key: string, after = 0) => good(knock('GET', `${PATH}?after=${after}`, { key }), listSchema);
 function put(id: string, box: string | Uint8Array<ArrayBuffer>, base?: number, key = ada): Promise<Response> {
@@ -55,8 +60,9 @@ const revisionOf = async (answer: Promise<Response>) =>
   (await good(answer, z.object({ revision: z.number() }))).revision;
 
 test('a person finds on another computer what was kept, byte for byte, and only what changed since', async () => {
+  await knock('DELETE', PATH, { key: ada });
   expect(await list(ada)).toEqual({ key: null, revision: 0, data: [], bytes: 0, max_bytes: 1_048_576 });
-  await good(knock('PUT', `${PATH}/key`, { key: ada, body: KEY }), z.unknown());
+  await begin(ada);
   const box = crypto.getRandomValues(new Uint8Array(1_000));
   const first = await revisionOf(put('one', box));
   const second = await revisionOf(put('two', 'other'));
@@ -108,10 +114,11 @@ test('other people cannot read, change or delete them, and a key without a perso
 });
 
 test('a passphrase is chosen once, and deleting everything deletes it, too', async () => {
-  await good(knock('PUT', `${PATH}/key`, { key: ada, body: KEY }), z.unknown());
   await refusal(knock('PUT', `${PATH}/key`, { key: ada, body: { ...KEY, salt: 'bmV3' } }), 409, 'conflict');
   await put('one', 'a');
   expect((await knock('DELETE', PATH, { key: ada })).status).toBe(200);
+  // A page that is still open writes nothing.
+  await refusal(put('one', 'b'), 409, 'conflict');
   expect(await list(ada)).toMatchObject({ key: null, data: [], revision: 0 });
   for (const body of [{ ...KEY, salt: '<' }, { ...KEY, check: 'x'.repeat(257) }, { salt: 'YQ==' }])
     await refusal(knock('PUT', `${PATH}/key`, { key: ada, body }), 400, 'invalid_request');
@@ -144,6 +151,7 @@ test('the number of conversations and of remembered deletions is limited', async
       clock: { now: () => now },
     } as unknown as ObjectContext;
     const kept = new ConversationsObject(ctx, {} as unknown as Env);
+    kept.begin('key');
     const box = new Uint8Array(1);
     const write = (id: string) => kept.write(id, 0, box, 10_000);
     for (let n = 0; n < BOXES_MAX; n++) write(`c${n}`);
