@@ -146,7 +146,7 @@ export const BATCH_ROUTES: readonly RouteDescription[] = [
     method: 'get',
     path: '/v1/batches',
     summary:
-      "List the batches of the key's project, newest first. With scope=all, which is not in OpenAI's API, operators see the batches of all projects.",
+      "List the batches of the key's project, newest first. With scope=all, which is not in OpenAI's API, keys of operators with the scope admin or admin:read see the batches of all projects.",
     query: listQueryOf(100, 20).extend({ scope: z.enum(['all']).optional() }),
     answer: pageSchemaOf(batchSchema),
   },

@@ -8,6 +8,7 @@ import type { BatchStatus } from '../../shared/batch/batch-status.ts';
 import { readCompletionWindow } from '../../shared/batch/completion-window.ts';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { type Account, isRoleAtLeast, requireEndpoint } from '../accounts/account.ts';
+import type { AccountScope } from '../accounts/account-tables.ts';
 import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import type { Env } from '../env.ts';
 import { fileCaller } from '../files/file-owner.ts';
@@ -151,7 +152,7 @@ async function changed(
 ): Promise<Response> {
   const caller = await fileCaller(c);
   requireWritable();
-  const { id } = await rowOf(c.env, caller, c.req.param('id') ?? '');
+  const { id } = await rowOf(c.env, caller, c.req.param('id') ?? '', CHANGES);
   const answer = await act(c.env.BATCH.getByName(id));
   if ('refused' in answer) throw new ApiError('conflict', `Cannot ${verb} a batch with status '${answer.refused}'.`);
   return c.json(answer);
@@ -164,14 +165,21 @@ async function shownOf(c: Ctx, id: string): Promise<BatchObjectJson> {
   return row.owner === caller.owner ? shown : withOwner(shown, row);
 }
 
-const isOperator = ({ role }: Pick<Account, 'role'>) => isRoleAtLeast(role, 'operator');
+/** Scopes of an operator's key that sees, or changes, the batches of others. */
+const SEES: readonly AccountScope[] = ['admin:read', 'admin'];
+const CHANGES: readonly AccountScope[] = ['admin'];
 
-/** True if `scope` is `all`. @throws ApiError 400 for another value, 403 for a caller that is not an operator */
+const isOperator = ({ role, scopes }: Pick<Account, 'role' | 'scopes'>, anyOf: readonly AccountScope[]) =>
+  isRoleAtLeast(role, 'operator') && (scopes === undefined || anyOf.some((scope) => scopes.includes(scope)));
+
+/** True if `scope` is `all`. @throws ApiError 400 for another value, 403 for a caller that may not see all batches */
 function isOfAll(scope: string | undefined, account: Account): boolean {
   if (scope === undefined) return false;
   if (scope !== 'all') throw new ApiError('invalid_request', "'scope' may only be 'all'.", { param: 'scope' });
-  if (!isOperator(account))
-    throw new ApiError('permission_denied', 'Only operators can list the batches of all users.');
+  if (!isOperator(account, SEES)) {
+    const message = 'Only keys of operators with the scope "admin" or "admin:read" can list the batches of all users.';
+    throw new ApiError('permission_denied', message);
+  }
   return true;
 }
 
@@ -182,14 +190,15 @@ function withOwner(shown: BatchObjectJson, { owner }: { owner: string }) {
 /**
  * Returns the row of a batch. Operators can see, pause and cancel any batch. Only its owner can read its files, which
  * contain prompts and responses.
+ * @param anyOf scopes with which an operator's key may do so
  * @throws ApiError 404 for a batch that the caller may not see
  */
-async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string) {
+async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string, anyOf = SEES) {
   const [row] = await queryOrUnavailable(
     database(env)
       .select()
       .from(batches)
-      .where(and(eq(batches.id, id), isOperator(account) ? undefined : eq(batches.owner, owner))),
+      .where(and(eq(batches.id, id), isOperator(account, anyOf) ? undefined : eq(batches.owner, owner))),
   );
   if (row === undefined)
     throw new ApiError('not_found', `No batch found with id '${id.slice(0, 64)}'.`, { param: 'id' });

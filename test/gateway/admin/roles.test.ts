@@ -1,9 +1,12 @@
+import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { isRoleAtLeast } from '../../../gateway/accounts/account.ts';
 import { ROLES, type Role } from '../../../gateway/accounts/account-tables.ts';
+import { database } from '../../../gateway/accounts/database.ts';
 import type { AdminRoute } from '../../../gateway/admin/admin-route.ts';
 import { ADMIN_ROUTES } from '../../../gateway/admin/admin-routes.ts';
+import { batches } from '../../../gateway/files/file-tables.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -146,4 +149,30 @@ test("a key never does more than its user: a demoted operator's keys are demoted
   await refusal(knock('GET', '/admin/audit', { key: key.key }), 403, 'permission_denied');
   await good(knock('PATCH', `/admin/users/${user.id}`, { key: operator, body: { disabled: true } }), made);
   await refusal(knock('GET', '/admin/me', { key: key.key }), 401, 'invalid_api_key');
+});
+
+test('the scopes of an operator’s key also decide about the batches of others', async () => {
+  const row = { owner: 'project:others', createdBy: 'key_others', createdAt: 1, open: false };
+  const summary = { id: 'batch_others', status: 'completed' };
+  await database(env)
+    .insert(batches)
+    .values({ ...row, id: 'batch_others', summary });
+  const operator = keys.get('operator');
+  const keyWith = async (scopes: string[]) => {
+    const body = { name: 'k', role: 'operator', scopes: ['inference', ...scopes] };
+    return (await good(knock('POST', '/admin/keys', { key: operator, body }), withSecret)).key;
+  };
+  const [alone, reader, admin] = [await keyWith([]), await keyWith(['admin:read']), await keyWith(['admin'])];
+  await refusal(knock('GET', '/v1/batches?scope=all', { key: alone }), 403, 'permission_denied');
+  await refusal(knock('GET', '/v1/batches/batch_others', { key: alone }), 404, 'not_found');
+  for (const key of [reader, admin, operator]) {
+    const { data } = await good(knock('GET', '/v1/batches?scope=all', { key }), z.object({ data: z.array(made) }));
+    expect(data.map(({ id }) => id)).toContain('batch_others');
+    expect((await knock('GET', '/v1/batches/batch_others', { key })).status).toBe(200);
+  }
+  const change = (verb: string, key: string) => knock('POST', `/v1/batches/batch_others/${verb}`, { key });
+  for (const verb of ['cancel', 'pause', 'resume'])
+    for (const key of [alone, reader]) await refusal(change(verb, key), 404, 'not_found');
+  // The batch is found. It has no object, so it cannot be paused.
+  expect((await change('pause', admin)).status).not.toBe(404);
 });
