@@ -56,7 +56,8 @@ function reached(limits: Monthly, used: readonly PeerSum[]): MonthlyAmount | und
 
 /** The sums of this month, read at most once in KEPT_MS. */
 export class MonthlyPeerUsage {
-  #read: { at: number; sums: Promise<PeerSum[]> } | undefined;
+  /** The result and not a promise, because on Workers only the request that created a promise may await it. */
+  #known: { at: number; sums: readonly PeerSum[] } | undefined;
 
   /**
    * Returns what peer institutions may use. If the database does not answer, their shares still apply, and the last
@@ -65,16 +66,19 @@ export class MonthlyPeerUsage {
   async allowances(env: Pick<Env, 'DB'>, limits: PeerLimits, now: number): Promise<PeerAllowances> {
     const limited = Object.entries(limits).filter(([, one]) => isMonthly(one));
     if (limited.length === 0) return allowancesOf(limits, []);
-    const known = this.#read;
+    const known = this.#known;
     if (known === undefined || Math.abs(now - known.at) >= KEPT_MS) {
+      // While this request reads, others use the former sums. Without former sums, each reads itself.
+      if (known !== undefined) this.#known = { ...known, at: now };
       const keys = limited.map(([peer]) => peerKey(peer));
-      const sums = readSums(env, keys, now).catch((error: unknown) => {
+      try {
+        this.#known = { at: now, sums: await readSums(env, keys, now) };
+      } catch (error) {
         console.error(`cannot read the usage of peer institutions: ${errorText(error)}`);
-        return known?.sums ?? [];
-      });
-      this.#read = { at: now, sums };
+        this.#known ??= { at: now, sums: [] };
+      }
     }
-    return allowancesOf(limits, (await this.#read?.sums) ?? []);
+    return allowancesOf(limits, this.#known?.sums ?? []);
   }
 }
 

@@ -58,6 +58,21 @@ test('sums are of this month, read once, and kept while the database is away', a
   expect(await new MonthlyPeerUsage().allowances(away, { psi: { share: 0.1 } }, NOW)).toEqual({ psi: { share: 0.1 } });
 });
 
+test('an agent does not wait for the read of another agent, which may have disconnected', async () => {
+  const all = () => new Promise<never>(() => {});
+  const statement = { bind: () => statement, all, raw: all, run: all };
+  const hanging = { DB: { prepare: () => statement } } as unknown as typeof env;
+  const limits = { psi: { tokens_per_month: 0 } };
+  const soon = (answer: Promise<unknown>) =>
+    Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 2_000, 'waits'))]);
+  const expected = { psi: { over: 'tokens_per_month' } };
+  const usage = new MonthlyPeerUsage();
+  void usage.allowances(hanging, limits, NOW);
+  expect(await soon(usage.allowances(env, limits, NOW + 1))).toEqual(expected);
+  void usage.allowances(hanging, limits, NOW + 60_000);
+  expect(await soon(usage.allowances(env, limits, NOW + 60_001))).toEqual(expected);
+});
+
 test.each([
   [{ psi: { share: 2 } }],
   [{ psi: { priority: 1 } }],
