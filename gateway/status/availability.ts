@@ -22,20 +22,37 @@ export interface Availability {
   days: { day: string; availability: number | null }[];
 }
 
-export function availabilityOf(checks: readonly HourlyChecks[], now: number): Availability {
-  const within = (from: number, to = now + HOUR_MS) =>
-    share(checks.filter(({ hour }) => hour * HOUR_MS >= from && hour * HOUR_MS < to));
-  const today = Math.floor(now / DAY_MS);
+/** Reads each hour once, because a report has up to 50 models with 2,184 hours. */
+export function availabilityOf(checks: Iterable<HourlyChecks>, now: number): Availability {
+  const byDay = new Map<number, Counts>();
+  const spans = [DAY_MS, 7 * DAY_MS, DAYS * DAY_MS].map((ms) => ({ from: now - ms, up: 0, all: 0 }));
+  for (const { hour, up, down } of checks) {
+    const at = hour * HOUR_MS;
+    if (at >= now + HOUR_MS) continue;
+    const date = Math.floor(at / DAY_MS);
+    const known = byDay.get(date) ?? { up: 0, all: 0 };
+    byDay.set(date, known);
+    for (const counts of [known, ...spans.filter(({ from }) => at >= from)]) {
+      counts.up += up;
+      counts.all += up + down;
+    }
+  }
+  const [day = null, week = null, quarter = null] = spans.map(share);
+  const first = Math.floor(now / DAY_MS) - DAYS + 1;
   const days = Array.from({ length: DAYS }, (_, n) => {
-    const begin = (today - DAYS + 1 + n) * DAY_MS;
-    return { day: new Date(begin).toISOString().slice(0, 10), availability: within(begin, begin + DAY_MS) };
+    const counts = byDay.get(first + n);
+    const name = new Date((first + n) * DAY_MS).toISOString().slice(0, 10);
+    return { day: name, availability: counts === undefined ? null : share(counts) };
   });
-  const last = (ms: number) => within(now - ms);
-  return { day: last(DAY_MS), week: last(7 * DAY_MS), quarter: last(DAYS * DAY_MS), days };
+  return { day, week, quarter, days };
 }
 
-function share(checks: readonly HourlyChecks[]): number | null {
-  const [up, all] = checks.reduce(([u, a], { up: one, down }) => [u + one, a + one + down], [0, 0]);
+interface Counts {
+  up: number;
+  all: number;
+}
+
+function share({ up, all }: Counts): number | null {
   // Rounded down: 100 % means that no check failed.
   return all === 0 ? null : Math.floor((up / all) * 10_000) / 10_000;
 }

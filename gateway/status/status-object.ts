@@ -28,6 +28,9 @@ export interface StatusReport {
 }
 
 export class StatusObject extends GatewayObject {
+  /** Availability by model, until the next check, hour or change of the models. */
+  #known: { key: string; models: Map<string, Availability | undefined> } | undefined;
+
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     // At most 50 models and 91 days.
@@ -57,17 +60,29 @@ export class StatusObject extends GatewayObject {
     const page = await readStatusPage(this.env);
     if (page === undefined) return undefined;
     const now = this.#now;
-    const { kv, sql } = this.ctx.storage;
-    const last = kv.get<LastCheck>('last');
+    const last = this.ctx.storage.kv.get<LastCheck>('last');
     const isFresh = last !== undefined && now - last.at < FRESH_MS;
+    const known = this.#availabilities(page.models, last?.at, now);
     const models = page.models.map((id) => {
-      const rows = 'SELECT hour, up, down FROM checks WHERE model = ? ORDER BY hour';
-      const checks = sql.exec<HourlyChecks & Record<string, number>>(rows, id).toArray();
-      const state: ModelState = isFresh && checks.length > 0 ? (last.up.includes(id) ? 'up' : 'down') : 'unknown';
-      return { id, state, ...availabilityOf(checks, now) };
+      const availability = known.get(id);
+      const state: ModelState = isFresh && availability ? (last.up.includes(id) ? 'up' : 'down') : 'unknown';
+      return { id, state, ...(availability ?? availabilityOf([], now)) };
     });
     const checked_at = last === undefined ? null : new Date(last.at).toISOString();
     return { checked_at, banner: page.banner ?? null, models };
+  }
+
+  /** Undefined for a model that was never checked. Visitors may ask every few seconds, and the checks may be many. */
+  #availabilities(models: readonly string[], checkedAt: number | undefined, now: number) {
+    const key = JSON.stringify([checkedAt, Math.floor(now / HOUR_MS), models]);
+    if (this.#known?.key === key) return this.#known.models;
+    const query = 'SELECT hour, up, down FROM checks WHERE model = ?';
+    const of = (id: string): [string, Availability | undefined] => {
+      const checks = this.ctx.storage.sql.exec<HourlyChecks & Record<string, number>>(query, id).toArray();
+      return [id, checks.length === 0 ? undefined : availabilityOf(checks, now)];
+    };
+    this.#known = { key, models: new Map(models.map(of)) };
+    return this.#known.models;
   }
 
   get #now(): number {

@@ -33,6 +33,8 @@ statusRoutes.get('/status', async (c) => {
 async function reportFor({ env }: Context<{ Bindings: Env }>): Promise<StatusReport> {
   const now = Date.now();
   if (cached === undefined || !isRecent(CACHED_MS, cached.at, now)) {
+    // While this request asks the object, others use the former report.
+    if (cached !== undefined) cached = { ...cached, at: now };
     const report: StatusReport | undefined = await env.STATUS.getByName(STATUS_NAME).report();
     cached = { at: now, report };
   }

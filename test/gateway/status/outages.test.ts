@@ -87,3 +87,38 @@ test('each minute of an outage counts, and a minute without a check does not', a
   expect(await day({ outages: [[30, 47]], stops: [[50, 80]] })).toBe(share(17, MINUTES - 30));
   expect(await day({ outages: [[30, 47]], silences: [[50, 80]] })).toBe(share(17, MINUTES - 30));
 });
+
+test('the checks are read once for all visitors between two checks', async () => {
+  const value = { models: [MODEL, 'org/other'] };
+  const setting = { name: 'status_page', value, updatedAt: 1 };
+  await database(env).insert(settings).values(setting).onConflictDoUpdate({ target: settings.name, set: { value } });
+  await runInDurableObject(env.STATUS.getByName('read once'), async (_, { storage }) => {
+    let now = BEGIN;
+    let reads = 0;
+    const sql = {
+      exec: (query: string, ...values: unknown[]) => {
+        if (query.startsWith('SELECT')) reads++;
+        return storage.sql.exec(query, ...values);
+      },
+    };
+    const ctx = { storage: { sql, kv: storage.kv, setAlarm: async () => {} }, clock: { now: () => now } };
+    const census = async () => ({ models: [{ model: MODEL, ready: 1 }] });
+    const bindings = { DB: env.DB, REGISTRY: { getByName: () => ({ census }) } };
+    const status = new StatusObject(ctx as unknown as ObjectContext, bindings as unknown as Env);
+    await status.alarm();
+    for (let n = 0; n < 3; n++)
+      expect((await status.report())?.models).toMatchObject([
+        { state: 'up', day: 1 },
+        { state: 'down', day: 0 },
+      ]);
+    expect(reads).toBe(2);
+    now += MINUTE_MS;
+    await status.alarm();
+    await status.report();
+    expect(reads).toBe(4);
+    // Another hour begins, and the checks stop.
+    now += 60 * MINUTE_MS;
+    expect((await status.report())?.models).toMatchObject([{ state: 'unknown' }, { state: 'unknown' }]);
+    expect(reads).toBe(6);
+  });
+});
