@@ -36,6 +36,9 @@ interface Suspect {
  */
 const EXAMINATIONS_MAX = 32;
 const LATER_MS = 500;
+/** Interval of examinations of suspects in a frozen cluster, and how many are examined each time. */
+const FROZEN_EXAM_MS = 5_000;
+const FROZEN_EXAMS = 8;
 
 const SUSPECTED_AT_MAX = 4_096;
 
@@ -202,6 +205,7 @@ export class EvictionDecider {
       gatewayOnly: gatewayOnly && known?.gatewayOnly !== false,
     });
     this.#setGrace(session);
+    if (this.#frozen.has(cluster)) this.#examineFrozen(cluster);
   }
 
   /** Call when another observer has confirmed a suspicion, because the grace period may then end sooner. */
@@ -287,6 +291,26 @@ export class EvictionDecider {
     }
     this.#frozen.set(cluster, until);
     timerQueue.set(`thaw:${cluster}`, until, () => this.#thaw(cluster));
+    this.#examineFrozen(cluster);
+  }
+
+  /**
+   * Examines the suspects of a frozen cluster in turn, so that those that answer again get requests before the thaw. No
+   * grace period ends for them with an examination, and a suspicion that only this gateway has cannot be refuted.
+   */
+  #examineFrozen(cluster: string): void {
+    const { timerQueue, now } = this.#context;
+    if (timerQueue.has(`frozen:${cluster}`)) return;
+    timerQueue.set(`frozen:${cluster}`, now + FROZEN_EXAM_MS, () => {
+      const suspects = this.#suspectsOf.get(cluster);
+      if (suspects === undefined || !this.#frozen.has(cluster)) return;
+      this.#examineFrozen(cluster);
+      for (const session of [...suspects].slice(0, FROZEN_EXAMS)) {
+        suspects.delete(session);
+        suspects.add(session);
+        if (this.#examinations.size < EXAMINATIONS_MAX) this.#startExamination(session, () => {});
+      }
+    });
   }
 
   /** Grace periods start now, because updates travel slowly while a network heals. */

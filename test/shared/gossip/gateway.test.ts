@@ -6,8 +6,12 @@ import { liveness, One, ofType, partsTo } from './one.ts';
 const GRACE_LONG_MS = 60_000;
 const GRACE_SHORT_MS = 20_000;
 
-/** A gateway with a relay that always gives the same verdict; all tunnels are open, and there are three delegates. */
-function office(size: number, relay: PathVerdict) {
+/** A gateway with a relay that gives one verdict until `hear`; all tunnels are open, and there are three delegates. */
+function office(size: number, first: PathVerdict) {
+  let relay = first;
+  const hear = (verdict: PathVerdict) => {
+    relay = verdict;
+  };
   const one = new One('gateway', [size]);
   for (const { session } of one.members) one.give({ type: 'tunnel', session, open: true });
   one.open(1, 2, 3);
@@ -36,7 +40,7 @@ function office(size: number, relay: PathVerdict) {
     for (let passed = 0; passed < ms; passed += 100) all.push(...answer(one.pass(100), witness));
     return all;
   };
-  return { one, answer, evictedAfter, pass };
+  return { one, answer, evictedAfter, pass, hear };
 }
 
 describe('a gateway that has nothing to do', () => {
@@ -199,7 +203,8 @@ describe('a gateway that is new', () => {
 describe('a gateway that is new, to which nodes return slowly', () => {
   it('probes the others only when no node has returned for ten seconds', () => {
     const one = new One('gateway', [40]);
-    const asked = (actions: readonly GossipAction[]) => actions.filter(({ type }) => type === 'askGateway').length;
+    const asked = (actions: readonly GossipAction[]) =>
+      new Set(actions.flatMap((action) => (action.type === 'askGateway' ? [action.target] : []))).size;
     let during = 0;
     for (let i = 0; i < 30; i++) {
       during += asked(one.pass(4_000));
@@ -234,6 +239,21 @@ describe('many suspects at once', () => {
     let after = 0;
     for (let i = 0; i < 65; i++) after += evictions(answer(one.pass(1000)));
     expect(after).toBe(4);
+  });
+
+  it('get requests again within seconds of a freeze if their tunnels answer, also after a restart of the gateway', () => {
+    const { one, answer, pass, hear } = office(16, 'silent');
+    for (let i = 4; i < 16; i++) answer(one.give({ type: 'doubt', session: one.id(i) }));
+    one.state = one.create('gateway', saveState(one.state));
+    answer(one.give({ type: 'start' }));
+    const suspected = () => one.members.filter(({ session }) => livenessOf(one.state, session) === 'suspected').length;
+    pass(20_000);
+    expect(suspected()).toBe(12);
+    hear('alive');
+    pass(20_000);
+    expect(suspected()).toBe(0);
+    // Nothing is left to do.
+    expect(pass(20_000).filter(({ type }) => type === 'askGateway')).toEqual([]);
   });
 
   it('are no freeze while they are few', () => {
