@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
 import { RESPONSE_TARGET_HEADER, responsePathAt } from '../../shared/openai/stored-response-target.ts';
+import { translatedApi } from '../../shared/openai/translation/translation.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import { type EngineTarget, loopbackAddress } from '../engine/engine-address.ts';
 import { DisaggregatedCall, isDisaggregated } from './disaggregated-call.ts';
@@ -13,6 +14,7 @@ import { RawConnections } from './raw-http/raw-connections.ts';
 import { requestHead } from './raw-http/request-head.ts';
 import { RealtimeCall } from './realtime-call.ts';
 import { UsageOptions } from './stream-options-retry.ts';
+import { TranslatedCall } from './translated-call.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s. This client closes them before that. */
 const KEEP_ALIVE_MS = 4_000;
@@ -39,6 +41,7 @@ export class EngineClient implements EngineConnection {
    */
   readonly #fresh: Pool;
   readonly #prefills: PrefillEngines | undefined;
+  readonly #translated = new BodyBudget();
   readonly #onReceived: () => void;
   /** Number of connections opened so far. */
   #connections = 0;
@@ -73,6 +76,9 @@ export class EngineClient implements EngineConnection {
     length: number | undefined,
     events: EngineEvents,
   ): EngineCall {
+    const api = translatedApi(endpoint.path);
+    if (api !== undefined && this.target.translates?.includes(api) === true)
+      return new TranslatedCall({ client: this, api, budget: this.#translated, open, endpoint, events }).start(content);
     const pair = isDisaggregated(endpoint) ? this.#prefills?.choose() : undefined;
     if (pair === undefined) return this.send(open, endpoint, content, length, events);
     return new DisaggregatedCall({ decode: this, pair, open, endpoint, events }).start(content);

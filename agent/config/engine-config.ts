@@ -1,5 +1,6 @@
 /** The engine's command, address, key and limits. */
 import { UsageError } from '../../shared/command-line/index.ts';
+import { TRANSLATED_APIS, type TranslatedApi } from '../../shared/openai/translation/translation.ts';
 import { BOOTSTRAP_PORT, type EngineTarget, parseEngineTarget } from '../engine/engine-address.ts';
 import { MAX_WAITING } from '../engine/saturation.ts';
 import { readSecretFile, requireHeaderWord } from './secret-file.ts';
@@ -77,6 +78,14 @@ export const ENGINE_SETTINGS = {
     default: String(BOOTSTRAP_PORT),
     parse: parsePort,
   }),
+  translate: listSetting({
+    flag: 'translate',
+    env: 'OTELA_TRANSLATE',
+    value: 'API',
+    help: 'APIs that the engine lacks and the agent answers from its /v1/chat/completions: messages, responses; repeat, or separate with commas',
+    commas: true,
+    parse: translatedApis,
+  }),
   engineKey: valueSetting({
     flag: '',
     env: 'OTELA_ENGINE_KEY',
@@ -145,10 +154,19 @@ export function engineConfig(reader: SettingReader, command: string[] | undefine
       models: given.engineModels,
       healthPath: given.engineHealthPath,
       metricsPath: given.engineMetricsPath,
+      translates: given.translate,
       key: key === undefined ? undefined : requireHeaderWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),
   );
+}
+
+function translatedApis(texts: readonly string[], { source }: ParseContext): TranslatedApi[] {
+  return texts.map((text) => {
+    const api = TRANSLATED_APIS.find((name) => name === text);
+    if (api === undefined) throw new UsageError(`${source}: "${text}" is not one of ${TRANSLATED_APIS.join(', ')}`);
+    return api;
+  });
 }
 
 function parsePort(text: string, { source }: ParseContext): number {

@@ -1,5 +1,6 @@
 /** The engine's address, from the agent's flags and the engine's command line. */
 import { modelSchema } from '../../shared/lattice/node-record.ts';
+import type { TranslatedApi } from '../../shared/openai/translation/translation.ts';
 import { commandWords, flagValue } from './engine-command.ts';
 import { type EngineKind, engineKind } from './engine-kinds.ts';
 
@@ -23,6 +24,8 @@ export interface EngineTarget {
    * The prefill engines that compute the prompts of this engine's requests: at least one, at most PREFILLS_MAX.
    */
   prefills?: readonly PrefillTarget[];
+  /** APIs that the agent answers from the engine's /v1/chat/completions. Absent: none. */
+  translates?: readonly TranslatedApi[];
 }
 
 /** A prefill engine, which is a disaggregated pair with each decode engine that uses it. */
@@ -54,6 +57,7 @@ interface AddressHints {
   models?: readonly string[] | undefined;
   healthPath?: string | undefined;
   metricsPath?: string | undefined;
+  translates?: readonly TranslatedApi[] | undefined;
 }
 
 /** Undefined if there is no engine. @throws Error with a message for the user */
@@ -79,10 +83,11 @@ export function parseEngineTarget(hints: AddressHints): EngineTarget | undefined
 }
 
 /** What an engine has in another way than those that the agent knows. */
-function ownPaths(hints: AddressHints): Pick<EngineTarget, 'models' | 'healthPath' | 'metricsPath'> {
-  const { models = [], healthPath, metricsPath } = hints;
+function ownPaths(hints: AddressHints): Pick<EngineTarget, 'models' | 'healthPath' | 'metricsPath' | 'translates'> {
+  const { models = [], healthPath, metricsPath, translates = [] } = hints;
   if (models.length > STATED_MODELS_MAX) throw new Error(`--engine-model: there may be at most ${STATED_MODELS_MAX}`);
   return {
+    ...(translates.length > 0 && { translates }),
     ...(models.length > 0 && { models: models.map(checkedModel) }),
     ...(healthPath !== undefined && { healthPath: checkedPath('--engine-health-path', healthPath) }),
     ...(metricsPath !== undefined && { metricsPath: checkedPath('--engine-metrics-path', metricsPath) }),

@@ -153,6 +153,11 @@ function anthropicType(status: number): string {
   return ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
 }
 
+/** An engine's error in the form of Anthropic's clients. */
+export function anthropicErrorBody(status: number, message: string): string {
+  return JSON.stringify({ type: 'error', error: { type: anthropicType(status), message } });
+}
+
 /** The form of Anthropic's clients, with our `param` and `code` in addition. */
 function anthropicEnvelope(error: ApiError) {
   const { message, param, code } = error;

@@ -17,6 +17,8 @@ const TO_CLIENT: ReadonlySet<string> = new Set([
   'retry-after-ms',
   'x-should-retry',
   'openai-processing-ms',
+  // From the agent; see translation/translation.ts.
+  'x-otela-translated',
 ]);
 
 /** Maximum length of a header's value. A longer value is dropped, because the tunnel would refuse the whole frame. */

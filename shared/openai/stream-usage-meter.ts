@@ -264,8 +264,9 @@ export class StreamMeter implements UsageMeter {
       if (usage === undefined) return;
       // The `output_tokens` of `message_start` is a placeholder. If it were used, a stream that breaks later would be
       // billed as one token.
-      const { completion: _, ...known } = usage;
-      this.#report = { ...this.#report, ...known };
+      // So is a prompt of 0 tokens, from an engine that counts at the end.
+      const { completion: _, prompt, ...known } = usage;
+      this.#report = { ...this.#report, ...known, ...(prompt ? { prompt } : {}) };
     } else if (type === 'message_delta') {
       this.#report = { ...this.#report, ...readUsageJson('anthropic', object.usage) };
       const reason = isObject(object.delta) ? object.delta.stop_reason : undefined;

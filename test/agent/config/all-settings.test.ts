@@ -30,6 +30,7 @@ describe('the command line', () => {
     ['-- taken for a value', ['--cluster', '--', 'vllm'], '--cluster needs a value'],
     ['a value for a switch', [...GATEWAY, '--span-nodes=maybe'], 'does not accept a value'],
     ['a command without --', ['vllm', 'serve', 'x'], 'otela-agent start -- vllm serve x'],
+    ['an API without a translation', [...GATEWAY, '--translate', 'chat'], 'is not one of messages, responses'],
     ['nothing after --', [...GATEWAY, '--'], 'no command after --'],
     ['an empty command, as from an unset variable', [...GATEWAY, '--', ''], 'is a variable in the script not set?'],
     [

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { headersToClient } from '../../../shared/openai/forwarded-headers.ts';
+import { TRANSLATED_HEADER } from '../../../shared/openai/translation/translation.ts';
 
 const servers: Server[] = [];
 afterEach(() => {
@@ -37,4 +38,9 @@ it('cookies, and headers with what no header may hold, stay behind', () => {
     ['content-type', 'application/json'],
   ] as const;
   expect(headersToClient(engine)).toEqual({ 'content-type': 'application/json' });
+});
+
+it('an agent’s mark of a translated answer reaches the client', () => {
+  const [name, value] = TRANSLATED_HEADER;
+  expect(headersToClient([TRANSLATED_HEADER, ['content-type', 'application/json']])[name]).toBe(value);
 });

@@ -326,6 +326,13 @@ describe('other kinds of streams', () => {
     });
   });
 
+  it('/v1/messages cut in the middle estimates a prompt that its first word counts as 0: it is a placeholder, too', () => {
+    const first = messages[0]?.replace('12', '0').replace(',"cache_read_input_tokens":5', '') ?? '';
+    expect(run(at('messages'), { ...KEEP, promptBytes: 4000 }, [first, ...messages.slice(1, 5)])).toMatchObject({
+      usage: { prompt: 1000, completion: 3, estimated: true },
+    });
+  });
+
   it('do not take the end of another kind for theirs', () => {
     expect(run(at('messages'), KEEP, [done]).complete).toBe(false);
     expect(run(at('responses'), KEEP, [messages.join('')]).complete).toBe(false);
