@@ -1,6 +1,12 @@
-/** `npm run screenshots` takes the pictures of the dashboard that the pages show. The engines are mocks. */
+/**
+ * `npm run screenshots` takes the pictures of the dashboard that the pages show. The engines are mocks. `npm run
+ * screenshots -- status` takes only that of the status page, from a report that is always the same.
+ */
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
+import type { StatusReport } from '../../gateway/status/status-object.ts';
+import { statusPage } from '../../gateway/status/status-page.ts';
+import { textsFor } from '../../gateway/status/status-texts.ts';
 import { startAgent } from '../support/agent.ts';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
@@ -81,7 +87,44 @@ const PAGES: Readonly<Record<string, { scheme: readonly ColorScheme[]; open: (pa
   nodes: { scheme: ['light'], open: openNode },
 };
 
+/** 90 days of three models, until a fixed day: the picture changes only with the page. */
+function statusReport(): StatusReport {
+  const last = Date.UTC(2026, 10, 28);
+  const models = [
+    { id: MODEL, state: 'up' as const, outages: new Map([[61, 0.96]]), from: 0 },
+    {
+      id: SECOND,
+      state: 'down' as const,
+      outages: new Map([...[12, 13].map((n) => [n, 0.4] as const), [89, 0.7]]),
+      from: 0,
+    },
+    { id: 'stand-in/model-3', state: 'up' as const, outages: new Map(), from: 70 },
+  ];
+  return {
+    checked_at: new Date(last).toISOString(),
+    banner: { level: 'warning', text: 'Maintenance of the cluster on Monday from 8 to 10. Requests wait until then.' },
+    models: models.map(({ id, state, outages, from }) => {
+      const days = Array.from({ length: 90 }, (_, n) => ({
+        day: new Date(last - (89 - n) * 86_400_000).toISOString().slice(0, 10),
+        availability: n < from ? null : (outages.get(n) ?? 1),
+      }));
+      const mean = (count: number) => {
+        const known = days.slice(-count).flatMap(({ availability }) => availability ?? []);
+        return Math.floor((known.reduce((sum, one) => sum + one, 0) / known.length) * 10_000) / 10_000;
+      };
+      return { id, state, day: mean(1), week: mean(7), quarter: mean(90), days };
+    }),
+  };
+}
+
+async function takeStatusPage(browser: Browser): Promise<void> {
+  const { page } = await openPage(browser, { viewport: { width: 1000, height: 560 } });
+  await page.setContent(statusPage(statusReport(), textsFor('en')));
+  await page.screenshot({ path: join(OUT, 'status-light.png') });
+}
+
 async function main(): Promise<void> {
+  if (process.argv[2] === 'status') return takeStatusPage(await openBrowser());
   // The GPUs are mocks, like the engines.
   process.env.PATH = `${join(ROOT, 'test/slurm')}:${process.env.PATH}`;
   const facts = ['--fact', 'quantization=bf16'];
@@ -105,6 +148,7 @@ async function main(): Promise<void> {
   await counted.text();
   const stop = await keepBusy(cluster);
   const browser = await openBrowser();
+  await takeStatusPage(browser);
   for (const scheme of COLOR_SCHEMES) await takeAll(browser, cluster, scheme);
   await stop();
 }
