@@ -40,7 +40,7 @@ export const NODE_SETTINGS = {
     flag: 'fact',
     env: 'OTELA_FACT',
     value: '[MODEL:]KEY=VALUE',
-    help: 'a fact that the engine does not report: context, quantization, engine, revision',
+    help: 'a fact that the engine does not report: context, quantization, engine, revision, input and output (text, image, audio, video, embedding, separated by commas)',
     parse: (texts): ModelFact[] => texts.map((text) => toUsageError(() => parseFact(text))),
   }),
   labels: listSetting({

@@ -1,5 +1,5 @@
 /** Facts about models that the engine does not report: from `--fact`, the engine's command line, and their names. */
-import { modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
+import { MODALITIES, type Modality, modelSchema, type ServedModel } from '../../shared/lattice/node-record.ts';
 import { commandWords, flagValue } from './engine-command.ts';
 import { engineKind } from './engine-kinds.ts';
 import { acceptedFacts, type ModelFacts } from './facts/model-facts.ts';
@@ -11,7 +11,7 @@ export interface ModelFact {
   value: string;
 }
 
-const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
+const FACT_KEYS = ['context', 'quantization', 'engine', 'revision', 'input', 'output'] as const;
 type FactKey = (typeof FACT_KEYS)[number];
 
 /** Parses `quantization=fp8` or `meta/Llama-3:8b:context=32768`. @throws Error with a message for the user */
@@ -30,7 +30,9 @@ export function parseFact(text: string): ModelFact {
   };
   if (fact.model === '') throw new Error(`--fact: "${text}" has no model before the colon`);
   const checked = modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, fact));
-  if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is not a value for ${key}`);
+  const isModalities = key === 'input' || key === 'output';
+  if (fact.value === '' || !checked.success || (isModalities && modalitiesIn(fact.value) === undefined))
+    throw new Error(`--fact: "${fact.value}" is not a value for ${key}`);
   return fact;
 }
 
@@ -96,5 +98,16 @@ function applied(model: ServedModel, { key, value }: ModelFact): ServedModel {
       return { ...model, engine: value };
     case 'revision':
       return { ...model, revision: value };
+    case 'input':
+      return { ...model, input_modalities: modalitiesIn(value) };
+    case 'output':
+      return { ...model, output_modalities: modalitiesIn(value) };
   }
+}
+
+/** `text,audio`; undefined if a word is unknown. */
+function modalitiesIn(value: string): Modality[] | undefined {
+  const words = value.split(',').map((word) => MODALITIES.find((known) => known === word.trim()));
+  const known = words.filter((word) => word !== undefined);
+  return known.length === words.length ? known : undefined;
 }

@@ -7,6 +7,7 @@ import { ArrowUp, LoaderCircle, Paperclip, Pencil, Square } from '../ui/icons.ts
 import { AttachmentList } from './attachment-list.tsx';
 import { ACCEPTED, ATTACHMENTS_MAX, attachmentOf } from './attachments.ts';
 import type { Attachment } from './conversation.ts';
+import { DictateButton } from './voice/dictate-button.tsx';
 
 const texts = t.chat;
 
@@ -40,7 +41,7 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
   const [text, setText] = useState('');
   const area = useRef<HTMLTextAreaElement>(null);
   const chooser = useRef<HTMLInputElement>(null);
-  const { attachments, reading, error, add, remove, setAttachments } = useAttachments();
+  const { attachments, reading, error, setError, add, remove, setAttachments } = useAttachments();
   useImperativeHandle(ref, () => ({
     focus: () => area.current?.focus(),
     add,
@@ -130,6 +131,13 @@ export const Composer = memo(({ model, busy, cancelEdit, send, stop, recall, ref
         <IconButton label={texts.attach} onClick={() => chooser.current?.click()}>
           <Paperclip />
         </IconButton>
+        <DictateButton
+          onText={(words) => {
+            setText((before) => (before.trim() === '' ? words : `${before.trimEnd()} ${words}`));
+            area.current?.focus();
+          }}
+          onError={setError}
+        />
         <span className="flex-1" />
         {busy ? (
           <IconButton
@@ -177,5 +185,5 @@ function useAttachments() {
     }
   };
   const remove = (at: number) => setAttachments((before) => before.toSpliced(at, 1));
-  return { attachments, reading, error, add, remove, setAttachments };
+  return { attachments, reading, error, setError, add, remove, setAttachments };
 }

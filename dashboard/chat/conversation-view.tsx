@@ -18,6 +18,7 @@ import { SettingsDialog } from './settings-dialog.tsx';
 import { ThreadView } from './thread-view.tsx';
 import { useConversation } from './use-conversations.ts';
 import { NO_ACTIONS, useTurnActions } from './use-turn-actions.ts';
+import { VoiceContext } from './voice/voice-context.ts';
 
 const texts = t.chat;
 
@@ -45,7 +46,7 @@ export function ConversationView({
   const conversation = useConversation(model);
   const { threads, settings, updatedAt } = conversation;
   const live = useLive();
-  const { startable } = useAllModels(false);
+  const { startable, voice } = useAllModels(false);
   const models = useMemo(() => withStartable(catalogueOf(live.nodes.values()), startable), [live.nodes, startable]);
   const byId = useMemo(() => new Map(models.map((one) => [one.id, one])), [models]);
   const composer = useRef<ComposerHandle>(null);
@@ -71,91 +72,97 @@ export function ConversationView({
       choose={(next) => model.setModel(n, next)}
     />
   );
+  const heard = useMemo(
+    () => ({ ...(settings.sealed === SEALED ? {} : voice), trusted: settings.trusted.trim() }),
+    [settings.sealed, settings.trusted, voice],
+  );
   return (
-    <DropZone
-      label={texts.files.drop}
-      add={(files) => composer.current?.add(files)}
-      className="flex h-full min-h-0 flex-col"
-    >
-      <h1 className="sr-only">{conversation.title || t.pages.chat}</h1>
-      <ConversationHead
-        model={model}
-        title={conversation.title}
-        asked={first?.model ?? ''}
-        two={two}
-        busy={busy}
-        isSet={!isDefault(settings)}
-        models={models}
-        loads={live.loads}
-        openSettings={openSettings}
-        begin={begin}
-      />
-      {model.isEmpty ? (
-        <div className="flex min-h-0 flex-1 flex-col items-center justify-center gap-2 p-6 text-center">
-          <p className="font-semibold text-2xl tracking-tight">{texts.greeting}</p>
-          {models.length === 0 && live.connection === 'live' && <p className="text-muted">{texts.noModel}</p>}
-          {two && (
-            <div className="flex flex-wrap justify-center gap-4">
-              {[0, 1].map((n) => (
-                <span key={n}>{pickerFor(n)}</span>
-              ))}
-            </div>
-          )}
-        </div>
-      ) : (
-        <div className="flex min-h-0 flex-1 flex-col divide-line max-md:divide-y md:flex-row md:divide-x">
-          {threads.map((thread, n) => (
-            <ThreadView
-              // biome-ignore lint/suspicious/noArrayIndexKey: the first and the second thread
-              key={n}
-              label={n === 0 ? texts.model : texts.secondModel}
-              thread={thread}
-              busy={busy}
-              models={byId}
-              loads={live.loads}
-              actions={turns.actions[n] ?? NO_ACTIONS}
-              head={
-                two && (
-                  <div className="flex h-11 shrink-0 items-center justify-between gap-2 border-line border-b px-2">
-                    {pickerFor(n)}
-                    <Button size="small" kind="ghost" onClick={() => model.keep(n)}>
-                      {texts.keepThis}
-                    </Button>
-                  </div>
-                )
-              }
-            />
-          ))}
-        </div>
-      )}
-      <div className="mx-auto w-full max-w-3xl shrink-0 px-3 pb-2">
-        <Notices model={model} fromLink={fromLink} unavailable={unavailable} openSettings={openSettings} />
-        <Composer
-          ref={composer}
-          model={threads.map(({ model: name }) => name).join(', ')}
+    <VoiceContext value={heard}>
+      <DropZone
+        label={texts.files.drop}
+        add={(files) => composer.current?.add(files)}
+        className="flex h-full min-h-0 flex-col"
+      >
+        <h1 className="sr-only">{conversation.title || t.pages.chat}</h1>
+        <ConversationHead
+          model={model}
+          title={conversation.title}
+          asked={first?.model ?? ''}
+          two={two}
           busy={busy}
-          cancelEdit={turns.cancelEdit}
-          send={turns.send}
-          stop={turns.stop}
-          recall={turns.recall}
+          isSet={!isDefault(settings)}
+          models={models}
+          loads={live.loads}
+          openSettings={openSettings}
+          begin={begin}
         />
-        {settings.sealed === SEALED && <p className="pt-1.5 text-center text-muted text-xs">{texts.sealed.label}</p>}
-        <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>
-      </div>
-      {open && (
-        <SettingsDialog
-          settings={settings}
-          models={threads.map(({ model: name }) => name)}
-          store={store}
-          change={(next) => model.setSettings(next)}
-          apply={(preset) => {
-            model.setSettings(preset.settings);
-            if (preset.model !== '') model.setModel(0, preset.model);
-          }}
-          close={() => setOpen(false)}
-        />
-      )}
-    </DropZone>
+        {model.isEmpty ? (
+          <div className="flex min-h-0 flex-1 flex-col items-center justify-center gap-2 p-6 text-center">
+            <p className="font-semibold text-2xl tracking-tight">{texts.greeting}</p>
+            {models.length === 0 && live.connection === 'live' && <p className="text-muted">{texts.noModel}</p>}
+            {two && (
+              <div className="flex flex-wrap justify-center gap-4">
+                {[0, 1].map((n) => (
+                  <span key={n}>{pickerFor(n)}</span>
+                ))}
+              </div>
+            )}
+          </div>
+        ) : (
+          <div className="flex min-h-0 flex-1 flex-col divide-line max-md:divide-y md:flex-row md:divide-x">
+            {threads.map((thread, n) => (
+              <ThreadView
+                // biome-ignore lint/suspicious/noArrayIndexKey: the first and the second thread
+                key={n}
+                label={n === 0 ? texts.model : texts.secondModel}
+                thread={thread}
+                busy={busy}
+                models={byId}
+                loads={live.loads}
+                actions={turns.actions[n] ?? NO_ACTIONS}
+                head={
+                  two && (
+                    <div className="flex h-11 shrink-0 items-center justify-between gap-2 border-line border-b px-2">
+                      {pickerFor(n)}
+                      <Button size="small" kind="ghost" onClick={() => model.keep(n)}>
+                        {texts.keepThis}
+                      </Button>
+                    </div>
+                  )
+                }
+              />
+            ))}
+          </div>
+        )}
+        <div className="mx-auto w-full max-w-3xl shrink-0 px-3 pb-2">
+          <Notices model={model} fromLink={fromLink} unavailable={unavailable} openSettings={openSettings} />
+          <Composer
+            ref={composer}
+            model={threads.map(({ model: name }) => name).join(', ')}
+            busy={busy}
+            cancelEdit={turns.cancelEdit}
+            send={turns.send}
+            stop={turns.stop}
+            recall={turns.recall}
+          />
+          {settings.sealed === SEALED && <p className="pt-1.5 text-center text-muted text-xs">{texts.sealed.label}</p>}
+          <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>
+        </div>
+        {open && (
+          <SettingsDialog
+            settings={settings}
+            models={threads.map(({ model: name }) => name)}
+            store={store}
+            change={(next) => model.setSettings(next)}
+            apply={(preset) => {
+              model.setSettings(preset.settings);
+              if (preset.model !== '') model.setModel(0, preset.model);
+            }}
+            close={() => setOpen(false)}
+          />
+        )}
+      </DropZone>
+    </VoiceContext>
   );
 }
 

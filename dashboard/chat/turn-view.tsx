@@ -10,6 +10,7 @@ import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from '../ui/icons.ts';
 import { AttachmentList } from './attachment-list.tsx';
 import type { Turn } from './conversation.ts';
 import { Reasoning, ToolCalls } from './reasoning.tsx';
+import { SpeakButton } from './voice/speak-button.tsx';
 import { WaitingLine } from './waiting-line.tsx';
 
 /** The code for Markdown is as large as the rest of the page, so it is loaded with the first answer. */
@@ -88,6 +89,7 @@ function Answer(props: TurnViewProps) {
       {!streaming && (
         <Actions>
           {text !== '' && <Copy icon label={texts.copy} text={text} />}
+          {text !== '' && facts?.sealed !== true && <SpeakButton text={text} />}
           {!busy && (
             <IconButton label={texts.regenerate} onClick={() => actions.again(id)}>
               <RefreshCw />

@@ -22,6 +22,7 @@ const modelSchema = z.object({
   ready_in_ms: z.optional(z.nullable(z.number())),
   loaded_percent: z.optional(z.nullable(z.number())),
   may_start: z.optional(z.boolean()),
+  architecture: z.optional(z.object({ input_modalities: z.array(z.string()), output_modalities: z.array(z.string()) })),
 });
 
 export interface StartableView {
@@ -34,13 +35,22 @@ export interface StartableView {
   mayStart: boolean;
 }
 
+/** Models for voice that nodes serve; undefined: there is none. */
+export interface VoiceModels {
+  /** Turns speech into text at `/v1/audio/transcriptions`. */
+  hears?: string;
+  /** Turns text into speech at `/v1/audio/speech`. */
+  speaks?: string;
+}
+
 interface AllModels {
   startable: readonly StartableView[];
+  voice: VoiceModels;
   /** Milliseconds until a loading model is ready, estimated from earlier starts. */
   readyIn: ReadonlyMap<string, number>;
 }
 
-const NONE: AllModels = { startable: [], readyIn: new Map() };
+const NONE: AllModels = { startable: [], readyIn: new Map(), voice: {} };
 
 /** `someAreLoading`: the registry has models that no node serves yet. */
 export function useAllModels(someAreLoading: boolean): AllModels {
@@ -50,6 +60,7 @@ export function useAllModels(someAreLoading: boolean): AllModels {
       const { data: all } = await readGateway(z.object({ data: z.array(modelSchema) }), '/v1/models?state=all', signal);
       return {
         startable: all.flatMap(startableOf),
+        voice: voiceIn(all),
         readyIn: new Map(all.flatMap(({ id, ready_in_ms: ms }) => (ms == null ? [] : [[id, ms] as const]))),
       };
     },
@@ -57,6 +68,14 @@ export function useAllModels(someAreLoading: boolean): AllModels {
       someAreLoading || known?.startable.some(({ state }) => !isAtRest(state)) ? SOON_MS : LATER_MS,
   });
   return data ?? NONE;
+}
+
+/** A model that also reads text is a chat model that hears: engines do not serve transcriptions with it. */
+function voiceIn(models: readonly z.infer<typeof modelSchema>[]): VoiceModels {
+  const served = models.filter(({ state }) => state === undefined || state === 'ready');
+  const hears = served.find(({ architecture: of }) => of?.input_modalities.join() === 'audio');
+  const speaks = served.find(({ architecture: of }) => of?.output_modalities.includes('audio'));
+  return { ...(hears && { hears: hears.id }), ...(speaks && { speaks: speaks.id }) };
 }
 
 /** A model without `may_start` is loading on a node and is not started by an autoscaler. */

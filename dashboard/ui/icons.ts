@@ -165,6 +165,11 @@ export const MessageSquare = icon([
     d: 'M22 17a2 2 0 0 1-2 2H6.828a2 2 0 0 0-1.414.586l-2.202 2.202A.71.71 0 0 1 2 21.286V5a2 2 0 0 1 2-2h16a2 2 0 0 1 2 2z',
   },
 ]);
+export const Mic = icon(
+  ['path', { d: 'M12 19v3' }],
+  ['path', { d: 'M19 10v2a7 7 0 0 1-14 0v-2' }],
+  ['rect', { x: '9', y: '2', width: '6', height: '13', rx: '3' }],
+);
 export const MoreHorizontal = icon(
   ['circle', { cx: '12', cy: '12', r: '1' }],
   ['circle', { cx: '19', cy: '12', r: '1' }],
@@ -249,6 +254,16 @@ export const Users = icon(
 export const Video = icon(
   ['path', { d: 'm16 13 5.223 3.482a.5.5 0 0 0 .777-.416V7.87a.5.5 0 0 0-.752-.432L16 10.5' }],
   ['rect', { x: '2', y: '6', width: '14', height: '12', rx: '2' }],
+);
+export const Volume2 = icon(
+  [
+    'path',
+    {
+      d: 'M11 4.702a.705.705 0 0 0-1.203-.498L6.413 7.587A1.4 1.4 0 0 1 5.416 8H3a1 1 0 0 0-1 1v6a1 1 0 0 0 1 1h2.416a1.4 1.4 0 0 1 .997.413l3.383 3.384A.705.705 0 0 0 11 19.298z',
+    },
+  ],
+  ['path', { d: 'M16 9a5 5 0 0 1 0 6' }],
+  ['path', { d: 'M19.364 18.364a9 9 0 0 0 0-12.728' }],
 );
 export const Waypoints = icon(
   ['path', { d: 'm10.586 5.414-5.172 5.172' }],

@@ -7,10 +7,13 @@ import { atEnd } from './processes.ts';
 /** Playwright's own 30 s are not enough on a machine that is three times slower and busy. */
 const WAIT_MS = 30_000;
 
-export async function openBrowser(): Promise<Browser> {
+/** Chromium with a microphone that beeps, and that pages may use without a question. */
+export const FAKE_MICROPHONE = ['--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream'];
+
+export async function openBrowser(more: readonly string[] = []): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');
   // Chromium's sandbox refuses to start as root, which CI is. Containers have a /dev/shm of 64 MiB.
-  const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
+  const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []), ...more];
   const browser = await chromium.launch({ executablePath: CHROMIUM, args });
   atEnd(() => browser.close());
   return browser;

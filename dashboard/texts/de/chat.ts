@@ -70,6 +70,15 @@ export const chat = {
     cut: 'nur der Anfang',
     drop: 'Dateien hier ablegen',
   },
+  voice: {
+    record: 'Diktieren',
+    stopRecording: 'Aufnahme beenden',
+    reading: 'Sprache wird zu Text',
+    noMicrophone: 'Der Browser gibt keinen Zugriff auf ein Mikrofon.',
+    speak: 'Vorlesen',
+    stopSpeaking: 'Vorlesen beenden',
+    unreadable: 'Der Browser kann diese Sprachausgabe nicht abspielen.',
+  },
   sealed: {
     setting: 'Diesen Chat versiegeln',
     label:

@@ -73,6 +73,15 @@ export const chat = {
     cut: 'only its beginning',
     drop: 'Drop files here',
   },
+  voice: {
+    record: 'Dictate',
+    stopRecording: 'Stop recording',
+    reading: 'Turning speech into text',
+    noMicrophone: 'The browser gives no access to a microphone.',
+    speak: 'Read aloud',
+    stopSpeaking: 'Stop reading',
+    unreadable: 'The browser cannot play this speech.',
+  },
   sealed: {
     setting: 'Seal this chat',
     label:

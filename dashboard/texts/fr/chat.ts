@@ -73,6 +73,15 @@ export const chat = {
     cut: 'seulement le début',
     drop: 'Déposez les fichiers ici',
   },
+  voice: {
+    record: 'Dicter',
+    stopRecording: 'Arrêter l’enregistrement',
+    reading: 'Transcription en cours',
+    noMicrophone: 'Le navigateur ne donne accès à aucun microphone.',
+    speak: 'Lire à voix haute',
+    stopSpeaking: 'Arrêter la lecture',
+    unreadable: 'Le navigateur ne peut pas lire ce son.',
+  },
   sealed: {
     setting: 'Sceller cette discussion',
     label:

@@ -418,6 +418,20 @@ describe('facts', () => {
     ]);
   });
 
+  it('say what a model hears and speaks, for engines that do not', () => {
+    const flags = ['w:input=audio', 'w:output=text', 's:output=audio'].map(parseFact);
+    const models = [
+      { id: 'w', state: 'ready' as const },
+      { id: 's', state: 'ready' as const },
+    ];
+    expect(applyFacts(models, {}, flags)).toEqual([
+      { id: 'w', state: 'ready', input_modalities: ['audio'], output_modalities: ['text'] },
+      { id: 's', state: 'ready', output_modalities: ['audio'] },
+    ]);
+    for (const wrong of ['input=sound', 'output=', 'input=text;audio'])
+      expect(() => parseFact(wrong)).toThrow(/is not a value for (in|out)put/);
+  });
+
   it('are read from the command of a known engine, below what a person states', () => {
     const facts = commandFacts(words('vllm serve N --quantization awq --revision abc'));
     const [model] = applyFacts([{ id: 'N', state: 'ready' }], facts, [parseFact('revision=def')]);
