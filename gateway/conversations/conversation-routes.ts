@@ -2,11 +2,14 @@
  * `/v1/otela/conversations`: the conversations of a person's chats, encrypted by the browser. Only the person reads and
  * changes them, and only if the operator gives space for them (`conversations_mib`).
  */
+
+import { and, eq, isNull } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/api-errors.ts';
 import { requireScope } from '../accounts/account.ts';
-import { requireWritable } from '../accounts/database.ts';
+import { users } from '../accounts/account-tables.ts';
+import { database, queryOrUnavailable, requireWritable } from '../accounts/database.ts';
 import { readSetting } from '../accounts/read-setting.ts';
 import type { Env } from '../env.ts';
 import { parseWithSchema, readParsedBody } from '../http/parse-body.ts';
@@ -23,6 +26,11 @@ const ID = /^[\w-]{1,64}$/;
 /** Bytes in base64: the salt of the key, and a text that only the right key opens. */
 const base64 = z.string().regex(/^[\w+/=-]{1,256}$/, 'must be base64');
 const keySchema = z.strictObject({ salt: base64, check: base64 });
+/** A share ends after this time, because owners forget links. */
+const SHARE_DAYS = { usual: 30, most: 365 };
+const daysSchema = z.object({ days: z.coerce.number().int().min(1).max(SHARE_DAYS.most).default(SHARE_DAYS.usual) });
+const DAY_MS = 24 * 60 * 60_000;
+const isoTime = (ms: number) => new Date(ms).toISOString();
 const afterSchema = z.object({ after: z.coerce.number().int().min(0).default(0) });
 
 export const conversationRoutes = new Hono<{ Bindings: Env }>();
@@ -40,6 +48,46 @@ conversationRoutes.put('/key', async (c) => {
   const key = await readParsedBody(c, keySchema);
   if (!(await kept.begin(JSON.stringify(key)))) throw new ApiError('conflict', 'You keep conversations here already.');
   return c.json({ object: 'otela.conversation_key', ...key });
+});
+
+// An id of a conversation is never `shares`: a browser makes it of random letters.
+conversationRoutes.get('/shares', async (c) => {
+  const { kept } = await callerOf(c, 'delete');
+  const data = (await kept.shares()).map(({ id, bytes, expiresAt }) => ({ id, bytes, expires_at: isoTime(expiresAt) }));
+  return c.json({ object: 'list', data }, 200, NOT_STORED);
+});
+
+conversationRoutes.put('/shares/:id', async (c) => {
+  const { kept, maxBytes, owner } = await callerOf(c, 'write');
+  const id = idOf(c);
+  const { days } = parseWithSchema({ days: c.req.query('days') }, daysSchema);
+  const box = await readBodyBytes(c, BOX_MAX_BYTES);
+  if (box.length === 0) throw new ApiError('invalid_request', 'The body is empty.');
+  const expiresAt = Date.now() + days * DAY_MS;
+  const done = await kept.share(id, box, expiresAt, maxBytes);
+  if (done === 'conflict') throw new ApiError('conflict', `The share '${id}' exists already.`);
+  if (done === 'full')
+    throw new ApiError('insufficient_quota', 'There is no more space for your conversations. Delete some of them.');
+  return c.json({ id, owner, expires_at: isoTime(expiresAt) }, 200, NOT_STORED);
+});
+
+conversationRoutes.delete('/shares/:id', async (c) => {
+  const { kept } = await callerOf(c, 'delete');
+  if (!(await kept.unshare(idOf(c)))) throw missing(c);
+  return c.json({ id: idOf(c), deleted: true });
+});
+
+/** Each account here may read the box if it knows the ids of the link. Only the link has the key. */
+conversationRoutes.get('/shares/:owner/:id', async (c) => {
+  await callerOf(c, 'read');
+  const owner = c.req.param('owner');
+  // An object of an unknown name would be made by reading it.
+  const box = (await isPerson(c.env, owner))
+    ? await c.env.CONVERSATIONS.getByName(owner).readShare(idOf(c))
+    : undefined;
+  if (box === undefined) throw new ApiError('not_found', 'This link has ended, or was deleted.', { param: 'id' });
+  const headers = { 'content-type': 'application/octet-stream', ...NOT_STORED };
+  return new Response(box as Uint8Array<ArrayBuffer>, { headers });
 });
 
 conversationRoutes.get('/:id', async (c) => {
@@ -82,7 +130,18 @@ export async function conversationsMib(env: Pick<Env, 'DB'>): Promise<number> {
 
 const NOT_STORED = { 'cache-control': 'no-store' };
 
+/** True if a person with this id may log in. @throws ApiError 503 */
+async function isPerson(env: Pick<Env, 'DB'>, id: string): Promise<boolean> {
+  const query = database(env)
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, id), isNull(users.disabledAt)));
+  return (await queryOrUnavailable(query)).length > 0;
+}
+
 interface Caller {
+  /** The id of the person. */
+  owner: string;
   kept: ObjectStub<ConversationsObject>;
   maxBytes: number;
 }
@@ -99,7 +158,7 @@ async function callerOf(c: Ctx, purpose: 'read' | 'write' | 'delete' = 'read'): 
   if (account.userId === undefined) throw new ApiError('permission_denied', 'Only people keep conversations.');
   const mib = await conversationsMib(c.env);
   if (mib === 0 && purpose !== 'delete') throw new ApiError('not_found', 'This gateway keeps no conversations.');
-  return { kept: c.env.CONVERSATIONS.getByName(account.userId), maxBytes: mib * MIB };
+  return { owner: account.userId, kept: c.env.CONVERSATIONS.getByName(account.userId), maxBytes: mib * MIB };
 }
 
 /** @throws ApiError 400 */

@@ -5,6 +5,7 @@
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../platform/gateway-object.ts';
 import type { ObjectContext } from '../platform/object-context.ts';
+import { SHARES_MAX, SharedBoxes, type SharedConversation } from './shared-boxes.ts';
 
 /** Maximum bytes of one conversation: a row of SQLite on Cloudflare has at most 2 MB. */
 export const BOX_MAX_BYTES = 1_900_000;
@@ -39,12 +40,15 @@ export type WriteResult = { revision: number } | 'conflict' | 'full';
 type Row = { id: string; revision: number; bytes: number; deleted: number };
 
 export class ConversationsObject extends GatewayObject {
+  readonly #shared: SharedBoxes;
+
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     ctx.storage.sql.exec(`
       CREATE TABLE IF NOT EXISTS boxes (id TEXT PRIMARY KEY, revision INTEGER NOT NULL, bytes INTEGER NOT NULL,
         box BLOB, at INTEGER NOT NULL);
       CREATE UNIQUE INDEX IF NOT EXISTS boxes_revision ON boxes (revision)`);
+    this.#shared = new SharedBoxes(ctx.storage);
   }
 
   /** Lists what changed after a revision. */
@@ -106,20 +110,51 @@ export class ConversationsObject extends GatewayObject {
     return revision;
   }
 
+  shares(): SharedConversation[] {
+    return this.#shared.list(this.#now);
+  }
+
+  /** Shares a conversation until `expiresAt`. @param maxBytes of all conversations and shares of this person */
+  async share(
+    id: string,
+    box: Uint8Array,
+    expiresAt: number,
+    maxBytes: number,
+  ): Promise<'shared' | 'conflict' | 'full'> {
+    const { storage } = this.ctx;
+    this.#shared.sweep(this.#now);
+    if (this.#use().bytes + box.length > maxBytes || this.#shared.use.shares >= SHARES_MAX) return 'full';
+    if (!this.#shared.add(id, box, expiresAt)) return 'conflict';
+    const alarm = await storage.getAlarm();
+    if (alarm === null || alarm > expiresAt) await storage.setAlarm(expiresAt);
+    return 'shared';
+  }
+
+  readShare(id: string): Uint8Array | undefined {
+    return this.#shared.read(id, this.#now);
+  }
+
+  unshare(id: string): boolean {
+    return this.#shared.remove(id);
+  }
+
   /** Deletes everything, with the key. */
   clear(): void {
     const { sql, kv } = this.ctx.storage;
+    this.#shared.clear();
     sql.exec('DELETE FROM boxes');
     kv.delete('key');
     kv.delete('revision');
   }
 
-  /** Forgets old deletions. */
+  /** Forgets old deletions, and shares that have ended. */
   async alarm(): Promise<void> {
+    const nextShare = this.#shared.sweep(this.#now) ?? Number.POSITIVE_INFINITY;
     const { sql } = this.ctx.storage;
     sql.exec('DELETE FROM boxes WHERE box IS NULL AND at < ?', this.#now - DELETED_MS);
     const [left] = sql.exec<{ n: number }>('SELECT count(*) AS n FROM boxes WHERE box IS NULL').toArray();
-    if ((left?.n ?? 0) > 0) await this.ctx.storage.setAlarm(this.#now + SWEEP_MS);
+    const next = Math.min(nextShare, (left?.n ?? 0) > 0 ? this.#now + SWEEP_MS : Number.POSITIVE_INFINITY);
+    if (Number.isFinite(next)) await this.ctx.storage.setAlarm(next);
   }
 
   get #now(): number {
@@ -143,6 +178,7 @@ export class ConversationsObject extends GatewayObject {
 
   #use(): { bytes: number; boxes: number } {
     const query = 'SELECT coalesce(sum(bytes), 0) AS bytes, count(box) AS boxes FROM boxes';
-    return this.ctx.storage.sql.exec<{ bytes: number; boxes: number }>(query).one();
+    const own = this.ctx.storage.sql.exec<{ bytes: number; boxes: number }>(query).one();
+    return { ...own, bytes: own.bytes + this.#shared.use.bytes };
   }
 }

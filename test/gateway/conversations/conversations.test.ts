@@ -183,3 +183,60 @@ test('the deletion of a person deletes them', async () => {
   );
   expect(left).toEqual([]);
 });
+
+const shareSchema = z.object({ id: z.string(), owner: z.string(), expires_at: z.string() });
+const sharesSchema = z.object({
+  data: z.array(z.object({ id: z.string(), bytes: z.number(), expires_at: z.string() })),
+});
+const share = (id: string, box: string | Uint8Array<ArrayBuffer>, query = '', key = ada) =>
+  put(`shares/${id}${query}`, box, undefined, key);
+const shares = async (key = ada) => (await good(knock('GET', `${PATH}/shares`, { key }), sharesSchema)).data;
+
+test('everybody here reads a shared conversation by its link, until its owner deletes it', async () => {
+  const { owner, expires_at } = await good(share('s1', 'sealed', '?days=2'), shareSchema);
+  expect(owner).toBe('user_ada');
+  expect(Date.parse(expires_at) - Date.now()).toBeGreaterThan(1.9 * 86_400_000);
+  const read = await knock('GET', `${PATH}/shares/user_ada/s1`, { key: ben });
+  expect([await read.text(), read.headers.get('cache-control')]).toEqual(['sealed', 'no-store']);
+  expect(await shares()).toEqual([{ id: 's1', bytes: 6, expires_at }]);
+  expect(await shares(ben)).toEqual([]);
+  // It is not among the conversations of its owner, and another person cannot delete it.
+  expect((await list(ada)).data).toEqual([]);
+  await refusal(knock('DELETE', `${PATH}/shares/s1`, { key: ben }), 404, 'not_found');
+  await good(knock('DELETE', `${PATH}/shares/s1`, { key: ada }), z.unknown());
+  await refusal(knock('GET', `${PATH}/shares/user_ada/s1`, { key: ben }), 404, 'not_found');
+});
+
+test('a share is read only with an account, is never replaced, and makes no object of a made-up name', async () => {
+  await good(share('s1', 'sealed'), shareSchema);
+  await refusal(share('s1', 'other'), 409, 'conflict');
+  const anonymous = exports.default.fetch(new Request(`https://gateway.test${PATH}/shares/user_ada/s1`));
+  await refusal(anonymous, 401, 'invalid_api_key');
+  for (const owner of ['user_none', 'many', 'a'.repeat(2_000), '%2e%2e', "'; DROP TABLE shares"])
+    await refusal(knock('GET', `${PATH}/shares/${owner}/s1`, { key: ben }), 404, 'not_found');
+  await refusal(knock('GET', `${PATH}/shares/user_ada/s%2F1`, { key: ben }), 400, 'invalid_request');
+  for (const days of ['0', '366', '1.5', 'x', '-1'])
+    await refusal(share('s2', 'a', `?days=${days}`), 400, 'invalid_request');
+  await refusal(share('s2', ''), 400, 'invalid_request');
+  await refusal(share('s2', 'a', '', keyWithoutUser), 403, 'permission_denied');
+});
+
+test('shares take the space of their owner, end by themselves, and are deleted with everything', async () => {
+  await good(share('s1', new Uint8Array(1_000_000)), shareSchema);
+  await refusal(put('one', new Uint8Array(100_000)), 429, 'insufficient_quota');
+  await refusal(share('s2', new Uint8Array(100_000)), 429, 'insufficient_quota');
+  expect((await list(ada)).bytes).toBe(1_000_000);
+  const ended = await runInDurableObject(env.CONVERSATIONS.getByName('user_ada'), async (_, { storage }) => {
+    storage.sql.exec('UPDATE shares SET expires_at = 1');
+    return (await storage.getAlarm()) !== null;
+  });
+  expect(ended).toBe(true);
+  await refusal(knock('GET', `${PATH}/shares/user_ada/s1`, { key: ben }), 404, 'not_found');
+  await good(share('s2', new Uint8Array(100_000)), shareSchema);
+  expect((await shares()).map(({ id }) => id)).toEqual(['s2']);
+  await space(null);
+  await refusal(knock('GET', `${PATH}/shares/user_ada/s2`, { key: ben }), 404, 'not_found');
+  await good(knock('DELETE', PATH, { key: ada }), z.unknown());
+  await space(1);
+  expect(await shares()).toEqual([]);
+});
