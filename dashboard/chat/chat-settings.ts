@@ -24,7 +24,7 @@ export const REASONING_EFFORTS = ['none', 'low', 'medium', 'high'] as const;
 /** OpenAI's limit, which engines follow. */
 const STOP_MAX = 4;
 
-const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
+export const NO_CHAT_SETTINGS: ChatSettings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
 
 export function isDefault(settings: ChatSettings): boolean {
   return Object.values(settings).every((value) => value.trim() === '');

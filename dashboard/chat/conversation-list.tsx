@@ -9,11 +9,12 @@ import { Button } from '../ui/button.tsx';
 import { Confirm, Dialog } from '../ui/dialog.tsx';
 import { Failure } from '../ui/feedback.tsx';
 import { Field, Input } from '../ui/field.tsx';
-import { Download, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
+import { Download, Link as LinkIcon, MoreHorizontal, Pencil, Search, SquarePen, Trash2 } from '../ui/icons.ts';
 import { Menu, MenuItem, MenuRule } from '../ui/menu.tsx';
 import { useAction } from '../ui/use-action.ts';
 import type { ConversationStore, Summary } from './conversation-store.ts';
 import { asJson, asMarkdown, exportFileName } from './export-conversation.ts';
+import { ShareDialog } from './share/share-dialog.tsx';
 
 const texts = t.chat.list;
 
@@ -33,6 +34,8 @@ interface ConversationListProps {
   rename: (id: string, title: string) => Promise<void>;
   remove: (id: string) => Promise<void>;
   search: Ref<HTMLInputElement>;
+  /** True if the person may share conversations by a link. */
+  shares: boolean;
 }
 
 /** Stored conversations, by day. A thousand are as fast as ten, because only the visible rows are rendered. */
@@ -140,10 +143,17 @@ function Rows({ shown, ...props }: ConversationListProps & { shown: readonly Sum
   );
 }
 
-function ConversationRow({ summary, store, open, rename, remove }: ConversationListProps & { summary: Summary }) {
+function ConversationRow({
+  summary,
+  store,
+  open,
+  rename,
+  remove,
+  shares,
+}: ConversationListProps & { summary: Summary }) {
   const { id } = summary;
   const title = summary.title || texts.untitled;
-  const [asked, setAsked] = useState<'rename' | 'delete'>();
+  const [asked, setAsked] = useState<'rename' | 'delete' | 'share'>();
   const exportAs = async (kind: 'md' | 'json') => {
     const conversation = await store.get(id);
     if (conversation === undefined) return;
@@ -186,12 +196,19 @@ function ConversationRow({ summary, store, open, rename, remove }: ConversationL
           <Download aria-hidden />
           {texts.exportJson}
         </MenuItem>
+        {shares && (
+          <MenuItem onClick={() => setAsked('share')}>
+            <LinkIcon aria-hidden />
+            {t.chat.share.button}
+          </MenuItem>
+        )}
         <MenuRule />
         <MenuItem danger onClick={() => setAsked('delete')}>
           <Trash2 aria-hidden />
           {texts.delete}
         </MenuItem>
       </Menu>
+      {asked === 'share' && <ShareDialog read={() => store.get(id)} close={() => setAsked(undefined)} />}
       {asked === 'rename' && (
         <RenameDialog title={title} rename={(next) => rename(id, next)} close={() => setAsked(undefined)} />
       )}

@@ -10,7 +10,6 @@ import {
   type Conversation,
   changed,
   chooseTurn,
-  emptyThread,
   pathTo,
   requestOf,
   shownBranch,
@@ -23,6 +22,7 @@ import {
 } from './conversation.ts';
 import type { ConversationStore } from './conversation-store.ts';
 import { merged } from './merge-conversations.ts';
+import { newId } from './new-conversation.ts';
 
 /** Received text is saved after at most this time, in case the tab is closed. */
 const SAVE_EVERY_MS = 1_000;
@@ -33,17 +33,6 @@ const REST_MAX_MS = 250;
 const REST_TIMES = 2;
 /** A background tab gets no animation frames, so a timer paints. */
 const HIDDEN_MS = 200;
-
-/** Does not use `randomUUID`, because browsers have it only on TLS and on localhost. */
-function newId(): string {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-export function newConversation(models: readonly string[], settings: ChatSettings): Conversation {
-  const now = Date.now();
-  const threads = (models.length === 0 ? [''] : models).map(emptyThread);
-  return { id: newId(), title: '', createdAt: now, updatedAt: now, settings, threads };
-}
 
 /** A change of a turn at the next paint. */
 type Change = (turn: Turn) => Turn;

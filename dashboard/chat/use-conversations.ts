@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import { isDefault, settingsOfLink } from './chat-settings.ts';
 import type { ConversationStore, Summary } from './conversation-store.ts';
-import { newConversation, OpenConversation, settled } from './open-conversation.ts';
+import { newConversation } from './new-conversation.ts';
+import { OpenConversation, settled } from './open-conversation.ts';
 
 /**
  * The list, updated as tabs change it; undefined until it is read. `failed`: this browser stores nothing for the page,

@@ -4,6 +4,7 @@ import { ConversationList } from '../chat/conversation-list.tsx';
 import { ConversationStore } from '../chat/conversation-store.ts';
 import { ConversationView } from '../chat/conversation-view.tsx';
 import { KeepStatus } from '../chat/keep/keep-status.tsx';
+import { SharedView } from '../chat/share/shared-view.tsx';
 import { useOpenConversation, useSummaries } from '../chat/use-conversations.ts';
 import { useMe } from '../parts/session.tsx';
 import { InSidebar } from '../parts/sidebar-slot.tsx';
@@ -15,6 +16,7 @@ export default function ChatPage() {
   const me = useMe();
   const store = useMemo(() => new ConversationStore(me.user_id ?? me.id), [me.user_id, me.id]);
   const [, params] = useRoute('/chat/:id');
+  const [, shared] = useRoute('/chat/shared/:owner/:id/:link');
   const query = useSearch();
   const [, navigate] = useLocation();
   const { summaries, failed, load } = useSummaries(store);
@@ -46,10 +48,13 @@ export default function ChatPage() {
           rename={rename}
           remove={remove}
           search={search}
+          shares={me.keeps_conversations === true && globalThis.isSecureContext}
         />
         <KeepStatus person={me.keeps_conversations ? (me.user_id ?? undefined) : undefined} />
       </InSidebar>
-      {model !== undefined ? (
+      {shared !== null ? (
+        <SharedView key={shared.id} owner={shared.owner} id={shared.id} link={shared.link} store={store} />
+      ) : model !== undefined ? (
         <ConversationView
           key={model.conversation.id}
           model={model}

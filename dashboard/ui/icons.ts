@@ -152,6 +152,10 @@ export const Layers = icon(
   ['path', { d: 'M2 12a1 1 0 0 0 .58.91l8.6 3.91a2 2 0 0 0 1.65 0l8.58-3.9A1 1 0 0 0 22 12' }],
   ['path', { d: 'M2 17a1 1 0 0 0 .58.91l8.6 3.91a2 2 0 0 0 1.65 0l8.58-3.9A1 1 0 0 0 22 17' }],
 );
+export const Link = icon(
+  ['path', { d: 'M10 13a5 5 0 0 0 7.54.54l3-3a5 5 0 0 0-7.07-7.07l-1.72 1.71' }],
+  ['path', { d: 'M14 11a5 5 0 0 0-7.54-.54l-3 3a5 5 0 0 0 7.07 7.07l1.71-1.71' }],
+);
 export const LoaderCircle = icon(['path', { d: 'M21 12a9 9 0 1 1-6.219-8.56' }]);
 export const LogOut = icon(
   ['path', { d: 'm16 17 5-5-5-5' }],

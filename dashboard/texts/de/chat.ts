@@ -147,6 +147,23 @@ export const chat = {
     stopAct: 'Beim Gateway löschen',
     stopHere: 'Nur in diesem Browser beenden',
   },
+  share: {
+    button: 'Mit Link teilen …',
+    title: 'Diese Unterhaltung teilen',
+    about:
+      'Wer hier ein Konto und den Link hat, kann die Unterhaltung in ihrem jetzigen Stand lesen. Dieser Browser verschlüsselt sie, und nur der Link enthält den Schlüssel: Das Gateway und sein Betreiber können sie nicht lesen.',
+    days: 'Der Link gilt',
+    forDays: (n: number) => some(n, 'Tag', 'Tage'),
+    make: 'Link erstellen',
+    link: 'Link',
+    linkHint: 'Jetzt kopieren: Er lässt sich nicht noch einmal anzeigen.',
+    links: 'Ihre Links',
+    ends: (date: string, size: string) => `bis ${date}, ${size}`,
+    shared: 'Mit Ihnen geteilt',
+    copy: 'In einer Kopie weiterführen',
+    wrong: 'Dieser Link ist unvollständig oder falsch.',
+    needsTls: 'Dieser Browser kann geteilte Unterhaltungen nur öffnen, wenn die Seite über https geöffnet wurde.',
+  },
   list: {
     title: 'Unterhaltungen',
     search: 'Unterhaltungen durchsuchen',

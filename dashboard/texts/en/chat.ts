@@ -149,6 +149,23 @@ export const chat = {
     stopAct: 'Delete at the gateway',
     stopHere: 'Stop only in this browser',
   },
+  share: {
+    button: 'Share by link …',
+    title: 'Share this conversation',
+    about:
+      'People with an account here and the link can read the conversation as it is now. This browser encrypts it, and only the link has the key: the gateway and its operator cannot read it.',
+    days: 'The link works for',
+    forDays: (n: number) => some(n, 'day'),
+    make: 'Make a link',
+    link: 'Link',
+    linkHint: 'Copy it now: it cannot be shown again.',
+    links: 'Your links',
+    ends: (date: string, size: string) => `until ${date}, ${size}`,
+    shared: 'Shared with you',
+    copy: 'Continue in a copy',
+    wrong: 'This link is incomplete or wrong.',
+    needsTls: 'This browser can open shared conversations only if the page was opened with https.',
+  },
   list: {
     title: 'Conversations',
     search: 'Search conversations',

@@ -150,6 +150,23 @@ export const chat = {
     stopAct: 'Supprimer sur la passerelle',
     stopHere: 'Arrêter seulement dans ce navigateur',
   },
+  share: {
+    button: 'Partager par un lien …',
+    title: 'Partager cette conversation',
+    about:
+      'Les personnes qui ont un compte ici et le lien peuvent lire la conversation dans son état actuel. Ce navigateur la chiffre, et seul le lien contient la clé : la passerelle et son opérateur ne peuvent pas la lire.',
+    days: 'Durée du lien',
+    forDays: (n: number) => some(n, 'jour'),
+    make: 'Créer un lien',
+    link: 'Lien',
+    linkHint: 'Copiez-le maintenant : il ne peut pas être affiché de nouveau.',
+    links: 'Vos liens',
+    ends: (date: string, size: string) => `jusqu’au ${date}, ${size}`,
+    shared: 'Partagée avec vous',
+    copy: 'Continuer dans une copie',
+    wrong: 'Ce lien est incomplet ou incorrect.',
+    needsTls: 'Ce navigateur ne peut ouvrir des conversations partagées que si la page a été ouverte avec https.',
+  },
   list: {
     title: 'Conversations',
     search: 'Rechercher dans les conversations',
