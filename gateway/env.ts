@@ -17,6 +17,7 @@ import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { Mailer } from './notifications/mail-target.ts';
 import type { NotificationObject } from './notifications/notification-object.ts';
 import type { ObserveObject } from './observe/observe-object.ts';
+import type { OtherObserver } from './observe/other-processes.ts';
 import type { StoredResponsesObject } from './openai/stored-responses.ts';
 import type { ObjectNamespace } from './platform/object-context.ts';
 import type { QueueObject } from './queue/queue-object.ts';
@@ -73,6 +74,8 @@ interface Processes {
   isStale(account: Pick<Account, 'keyId' | 'grantedBy' | 'userId' | 'projectId' | 'seen'>): boolean;
   /** URLs of the processes to which this session's agent should have sockets. */
   urlsFor(session: string): string[];
+  /** The observe objects of the other processes. `port`: those of processes at another port reject calls. */
+  observers(of: 'all' | 'port'): OtherObserver[];
   state(): ProcessState;
 }
 

@@ -10,8 +10,8 @@ import type { Env } from '../env.ts';
 import { REGISTRY_OBJECT_NAME } from '../platform/registry-object-name.ts';
 import { answerOf } from './health-routes.ts';
 import { FAMILIES } from './metric-families.ts';
-import { OBSERVE_NAME } from './metrics-reporter.ts';
 import { addNodeMetrics } from './node-metrics.ts';
+import { countedOf } from './other-processes.ts';
 import { addDatabaseMetrics, addProcessMetrics } from './process-metrics.ts';
 import { metricsReporter, noteStorage } from './request-log.ts';
 
@@ -23,7 +23,7 @@ metricsRoutes.get('/metrics', async (c) => {
   // If only one of the two objects answers, the page contains only its metrics. An alert can detect that the others are
   // absent.
   const [counted, census] = await Promise.all([
-    answerOf(() => c.env.OBSERVE.getByName(OBSERVE_NAME).read()),
+    answerOf(() => countedOf(c.env, 'port')),
     answerOf(() => c.env.REGISTRY.getByName(REGISTRY_OBJECT_NAME).census()),
   ]);
   if (counted === undefined && census === undefined)

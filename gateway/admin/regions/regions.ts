@@ -4,7 +4,7 @@ import { MetricStore } from '../../../shared/metrics/metric-store.ts';
 import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { PLAN_REGIONS_MAX } from '../../../shared/routing/region-shares.ts';
 import { REGION_ROUND_TRIP, REGION_SERVICE } from '../../observe/metric-families.ts';
-import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
+import { countedOf } from '../../observe/other-processes.ts';
 import { metricsReporter } from '../../observe/request-log.ts';
 import { isolateSnapshot, type RegistrySnapshot } from '../../registry/isolate-snapshot.ts';
 import type { PriceTable } from '../../settings/region-settings.ts';
@@ -107,7 +107,7 @@ export const regionRoutes: readonly AdminRoute[] = [
 ];
 
 async function regionFacts(call: AdminCall): Promise<Region[]> {
-  const [view, table, counted] = await Promise.all([viewOf(call), readPrices(call), countedOf(call)]);
+  const [view, table, counted] = await Promise.all([viewOf(call), readPrices(call), readCounts(call)]);
   const regions = new Map<string, Region>();
   const known = (name: string): Region => {
     let region = regions.get(name);
@@ -260,11 +260,11 @@ async function viewOf({ env, c, now }: AdminCall): Promise<RegistrySnapshot> {
 }
 
 /** Reads the metrics. Undefined if they cannot be read; then no counts are returned, which is not the same as 0. */
-async function countedOf({ env }: AdminCall): Promise<MetricStore | undefined> {
+async function readCounts({ env }: AdminCall): Promise<MetricStore | undefined> {
   try {
     await metricsReporter.flush(env);
     const metrics = new MetricStore();
-    metrics.merge(await env.OBSERVE.getByName(OBSERVE_NAME).read());
+    metrics.merge(await countedOf(env, 'all'));
     return metrics;
   } catch {
     return undefined;

@@ -9,7 +9,7 @@ import { REQUEST_ID_PATTERN } from '../../../shared/openai/forwarded-headers.ts'
 import { queryOrUnavailable } from '../../accounts/database.ts';
 import { readGatewaySettings } from '../../accounts/gateway-settings.ts';
 import { modelLifecycle } from '../../accounts/model-access.ts';
-import { OBSERVE_NAME } from '../../observe/metrics-reporter.ts';
+import { storiesOf } from '../../observe/other-processes.ts';
 import { metricsReporter } from '../../observe/request-log.ts';
 import type { RequestTimeline } from '../../observe/request-timeline.ts';
 import { NO_SESSION, shardsBetween, type UsageRow } from '../../usage/usage-row.ts';
@@ -77,7 +77,7 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
   const id = call.param('id');
   await metricsReporter.flush(env);
   const whose = account.role === 'operator' ? undefined : { key: account.keyId, user: account.userId };
-  const stories = await queryOrUnavailable(env.OBSERVE.getByName(OBSERVE_NAME).stories(id, whose));
+  const { stories, isWhole } = await queryOrUnavailable(storiesOf(env, id, whose));
   const timelines = await Promise.all(
     stories.map(async (timeline) => {
       const rows = await rowsOf(
@@ -86,7 +86,7 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
         timeline.at,
         Math.min(now, timeline.at + timeline.totalMs + RECORD_LATE_MS),
       );
-      return timelineAnswer(call, timeline.name, timeline, rows);
+      return timelineAnswer(call, timeline.name, { timeline, rows, isWhole });
     }),
   );
   if (timelines.length === 0) {
@@ -96,21 +96,18 @@ async function readStory(call: AdminCall<unknown, z.infer<typeof querySchema>>):
     const rows = found.filter(
       ({ key, user }) => whose === undefined || key === whose.key || (user !== '' && user === whose.user),
     );
-    if (rows.length > 0) timelines.push(await timelineAnswer(call, id, undefined, rows));
+    if (rows.length > 0) timelines.push(await timelineAnswer(call, id, { timeline: undefined, rows, isWhole }));
   }
   if (timelines.length === 0)
     throw new ApiError(
       'not_found',
-      `There is no record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(call)}`,
+      `There is no record of request ${id} in the ${query.hours} hours before ${query.to ?? 'now'}. ${whereElse(isWhole)}`,
     );
   return listPage(timelines, { limit: timelines.length });
 }
 
-function whereElse({ env }: AdminCall): string {
-  const elsewhere =
-    env.PROCESSES === undefined
-      ? ''
-      : ' Another process of the gateway may have answered the request: ask each process by its own address.';
+function whereElse(isWhole: boolean): string {
+  const elsewhere = isWhole ? '' : ' A process of the gateway did not answer, which may have served the request.';
   return `A record is stored when the node's report arrives, a second or two after the response. To find an older request, set "to" to a time soon after it.${elsewhere}`;
 }
 
@@ -125,12 +122,15 @@ async function rowsOf({ env }: AdminCall, name: string, from: number, to: number
   return rows.sort((a, b) => a.at - b.at);
 }
 
-async function timelineAnswer(
-  call: AdminCall,
-  name: string,
-  timeline: RequestTimeline | undefined,
-  rows: readonly UsageRow[],
-): Promise<object> {
+/** What was found about a request. */
+interface Found {
+  timeline: RequestTimeline | undefined;
+  rows: readonly UsageRow[];
+  /** Each process of the gateway has answered. */
+  isWhole: boolean;
+}
+
+async function timelineAnswer(call: AdminCall, name: string, { timeline, rows, isWhole }: Found): Promise<object> {
   const life = timeline === undefined ? {} : modelLifecycle(await readGatewaySettings(call.env), timeline.model);
   const steps = [
     ...(timeline === undefined ? [] : ofGateway(timeline, call.account.role === 'operator', life)),
@@ -150,7 +150,7 @@ async function timelineAnswer(
     request_id: timeline?.id ?? name,
     usage_id: name,
     steps: steps.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)),
-    not_known: notKnown(timeline, rows, call.env.PROCESSES !== undefined),
+    not_known: notKnown(timeline, rows, isWhole),
   };
 }
 
@@ -262,8 +262,8 @@ async function ofNode(
 }
 
 /** @param isOneOfSeveral other processes also keep timelines, each of the requests that it answered */
-function notKnown(timeline: RequestTimeline | undefined, rows: readonly UsageRow[], isOneOfSeveral: boolean): string[] {
-  const elsewhere = isOneOfSeveral ? ', or another process answered the request and has the timeline' : '';
+function notKnown(timeline: RequestTimeline | undefined, rows: readonly UsageRow[], isWhole: boolean): string[] {
+  const elsewhere = isWhole ? '' : ', or a process that did not answer has the timeline';
   const answered = `the timeline of the gateway: if the first node answers and the client chose no request id, the gateway stores only the usage record${elsewhere}`;
   return [
     ...(timeline === undefined ? [answered] : []),

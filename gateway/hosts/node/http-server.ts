@@ -155,7 +155,7 @@ export class HttpServer {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
       // The processes of `serve --processes` share a port.
-      const reusePort = process.env[REUSE_PORT] === 'on';
+      const reusePort = process.env[REUSE_PORT] !== undefined;
       this.#server.listen({ port, host, reusePort }, () => {
         this.#server.removeListener('error', reject);
         // Errors such as too many open files are reported here, and must not end the process.

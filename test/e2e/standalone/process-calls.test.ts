@@ -3,6 +3,7 @@ import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import * as z from 'zod';
+import type { Env } from '../../../gateway/env.ts';
 import { Cluster } from '../../../gateway/hosts/node/cluster/cluster.ts';
 import { clusterKey } from '../../../gateway/hosts/node/cluster/cluster-key.ts';
 import { DirectoryMembership } from '../../../gateway/hosts/node/cluster/directory-membership.ts';
@@ -10,6 +11,11 @@ import { LinkServer } from '../../../gateway/hosts/node/cluster/link-server.ts';
 import { runStatements } from '../../../gateway/hosts/node/cluster/linked-accounts.ts';
 import type { ProcessMembership } from '../../../gateway/hosts/node/cluster/process-membership.ts';
 import type { ProcessRow } from '../../../gateway/hosts/node/cluster/process-table.ts';
+import type { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
+import { QUEUE_WAITING, REQUESTS } from '../../../gateway/observe/metric-families.ts';
+import { countedOf, type OtherObserver, storiesOf } from '../../../gateway/observe/other-processes.ts';
+import type { RequestTimeline } from '../../../gateway/observe/request-timeline.ts';
+import type { MetricState } from '../../../shared/metrics/metric-store.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
 const KEY = clusterKey('0123456789abcdef0123456789abcdef');
@@ -38,7 +44,7 @@ afterEach(async () => {
 });
 
 /** A process with a membership that says which process owns all objects: by default OWNER. */
-async function start(incarnation: string): Promise<Process> {
+async function start(incarnation: string, sharedPort?: string): Promise<Process> {
   const state = { silentMs: 0, owner: OWNER, onRead: () => {}, reports: [] as string[] };
   const row: ProcessRow = { incarnation, process: 1, address: '', url: undefined, version: '1', beat: 0, stores: true };
   let see: Process['see'] = () => {};
@@ -63,7 +69,9 @@ async function start(incarnation: string): Promise<Process> {
         close: async () => {},
       } satisfies ProcessMembership;
     },
-    local: undefined as never,
+    sharedPort,
+    report: async () => {},
+    local: { call: async (...args: unknown[]) => [incarnation, ...args] } as unknown as ObjectHost,
     owned: {
       call: async (...args) => [incarnation, ...args],
       fetch: async () => new Response(),
@@ -263,6 +271,60 @@ test('a file that cannot be read is no proof that its process has ended', async 
   await membership.now();
   await membership.close();
   expect(seen).toEqual([['b'], ['b'], []]);
+});
+
+test('a process reads what the processes at its port count, and the timelines of all', async () => {
+  const [a, b, c] = [await start('a', 'one'), await start('b', 'one'), await start('c')];
+  a.see([b.row, c.row]);
+  const read = (of: 'all' | 'port') =>
+    Promise.allSettled(a.cluster.observers(of).map((one) => one.read())).then((all) =>
+      all.map((one) => (one.status === 'fulfilled' ? one.value : String(one.reason))),
+    );
+  const [ofB, ofC] = ['b', 'c'].map((name) => [name, 'OBSERVE', 'observe', 'read', []]);
+  await vi.waitFor(async () => expect(await read('all')).toEqual([ofB, ofC]), LINKED);
+  expect(await read('port')).toEqual([ofB, 'Moved: the object has another owner']);
+  expect(c.cluster.observers('port')).toEqual([]);
+  const stories = a.cluster.observers('all').map((one) => one.stories('id', { key: 'k', user: '' }));
+  expect(await Promise.all(stories)).toEqual(
+    ['b', 'c'].map((name) => [name, 'OBSERVE', 'observe', 'stories', ['id', { key: 'k', user: '' }]]),
+  );
+});
+
+/** The environment of a process that counted 1. Each of `others` counts, or does not answer. */
+function counting(others: readonly OtherObserver[]): Env {
+  const own = { read: async () => counted(1), stories: async () => [{ at: 1 }] };
+  return { OBSERVE: { getByName: () => own }, PROCESSES: { observers: () => others } } as unknown as Env;
+}
+
+const counted = (value: number) => ({
+  [REQUESTS.name]: [{ key: 'x', value }],
+  [QUEUE_WAITING.name]: [{ key: 'm', value }],
+});
+const other = (process: number, read: () => Promise<MetricState>): OtherObserver => ({
+  process,
+  read,
+  stories: async () => {
+    await read();
+    return [{ at: 2 } as RequestTimeline];
+  },
+});
+
+test('counters of all processes do not fall while one of them is away, and its gauges do not count', async () => {
+  const away = () => Promise.reject(new Error('away'));
+  const sum = (others: readonly OtherObserver[]) => countedOf(counting(others), 'port');
+  expect(await sum([other(2, async () => counted(10)), other(3, away)])).toEqual(counted(11));
+  const since = { [REQUESTS.name]: [{ key: 'x', value: 11 }], [QUEUE_WAITING.name]: [{ key: 'm', value: 1 }] };
+  expect(await sum([other(2, away)])).toEqual(since);
+  expect(await sum([])).toEqual(since);
+  expect(await sum([other(2, async () => counted(12))])).toEqual(counted(13));
+});
+
+test('a process that hangs delays metrics and timelines of the others by two seconds', async () => {
+  const hangs = () => new Promise<MetricState>(() => {});
+  const env = counting([other(4, hangs), other(5, async () => counted(1))]);
+  const stories = await storiesOf(env, 'id');
+  expect(stories).toEqual({ stories: [{ at: 2 }, { at: 1 }], isWhole: false });
+  expect(await storiesOf(counting([]), 'id')).toEqual({ stories: [{ at: 1 }], isWhole: true });
 });
 
 test('statements of another process that are not statements run nothing', async () => {

@@ -3,14 +3,18 @@
  * that has the agent's socket. Calls of objects elsewhere go over links. See docs/design/postgresql.md.
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import type { MetricState } from '../../../../shared/metrics/metric-store.ts';
 import { inBackground, neverRejects } from '../../../../shared/timing/in-background.ts';
 import type { ProcessState } from '../../../env.ts';
+import { OBSERVE_NAME } from '../../../observe/metrics-reporter.ts';
+import type { OtherObserver } from '../../../observe/other-processes.ts';
+import type { RequestTimeline } from '../../../observe/request-timeline.ts';
 import { localTunnelOf, watchLocalTunnels } from '../../../tunnel/call/local-calls.ts';
 import type { ObjectHost } from '../object-host.ts';
 import { BrokenLinks } from './broken-links.ts';
 import type { ClusterKey } from './cluster-key.ts';
 import { LinkClient } from './link-client.ts';
-import { type LinkCall, MovedError } from './link-messages.ts';
+import { type LinkCall, LinkError, MovedError } from './link-messages.ts';
 import { LinkServer } from './link-server.ts';
 import { slotOf } from './object-slots.ts';
 import type { MembershipEvents, ProcessMembership } from './process-membership.ts';
@@ -26,6 +30,8 @@ const LINK_RETRY_MS = 500;
 
 /** The class of tunnels. Its objects are wherever the agents' sockets are. */
 const TUNNEL = 'TUNNEL';
+/** The class of observe objects. Each process has its own. */
+const OBSERVE = 'OBSERVE';
 /** The class of limits objects. */
 const LIMITS = 'LIMITS';
 
@@ -35,6 +41,10 @@ export interface ClusterOptions extends TunnelReports {
   key: ClusterKey;
   membership(events: MembershipEvents): ProcessMembership;
   me: ProcessIdentity;
+  /** Names the port that this process shares with others. Undefined: it has a port for itself. */
+  sharedPort?: string | undefined;
+  /** Reports what this process counted to its observe object. */
+  report(): Promise<void>;
   /** Objects of this process, with their files. */
   local: ObjectHost;
   /** Objects that this process may own. */
@@ -146,6 +156,25 @@ export class Cluster {
     return processesFor(session, this.#membership.running).flatMap(({ url }) => url ?? []);
   }
 
+  /** The observe objects of the other processes. `port`: those of processes at another port reject calls. */
+  observers(of: 'all' | 'port'): OtherObserver[] {
+    const { sharedPort } = this.#options;
+    if (of === 'port' && sharedPort === undefined) return [];
+    const name = of === 'port' ? `${sharedPort}` : '';
+    return this.#others.map(({ incarnation, process }) => {
+      const call = async (method: string, args: unknown[]): Promise<unknown> => {
+        const link = this.#linkTo(incarnation);
+        if (link === undefined) throw new LinkError('there is no link to the process');
+        return link.call({ className: OBSERVE, name, method, args });
+      };
+      return {
+        process,
+        read: () => call('read', []) as Promise<MetricState>,
+        stories: (...args) => call('stories', args) as Promise<RequestTimeline[]>,
+      } satisfies OtherObserver;
+    });
+  }
+
   // --- calls of this process ---
 
   async call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
@@ -253,6 +282,11 @@ export class Cluster {
   /** Passes on only a call that says so: a call crosses at most two links. */
   async #callHere({ className, name, method, args, relayed, sure }: LinkCall): Promise<unknown> {
     if (className === TUNNEL) return this.#tunnelsHere(name).call(className, name, method, args);
+    if (className === OBSERVE) {
+      if (name !== '' && name !== this.#options.sharedPort) throw new MovedError('this process has another port');
+      await this.#options.report();
+      return this.#options.local.call(className, OBSERVE_NAME, method, args);
+    }
     await this.#membership.current();
     const slot = slotOf(`${className}/${name}`);
     if (relayed === true && !this.#membership.owns(slot)) {

@@ -5,12 +5,14 @@
 import { join } from 'node:path';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import type { Env, PoolState } from '../../../env.ts';
+import { metricsReporter } from '../../../observe/request-log.ts';
 import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { stubsOf } from '../object-host.ts';
 import type { Connection } from '../postgresql/postgres-pool.ts';
 import { ReportReads } from '../reports/report-reads.ts';
+import { REUSE_PORT } from '../serve/process-count.ts';
 import { AuditLogReader } from './audit-log-reader.ts';
 import { Cluster } from './cluster.ts';
 import { readClusterKey } from './cluster-key.ts';
@@ -54,6 +56,8 @@ export class DirectoryObjects implements SharedObjects {
       key: readClusterKey(join(directory, LINK_KEY_FILE)),
       membership: (events) => new DirectoryMembership({ directory, me, events, now: () => performance.now() }),
       me,
+      sharedPort: process.env[REUSE_PORT],
+      report: () => metricsReporter.flush(env()),
       local,
       owned: {
         call: (className, name, method, args) =>
@@ -79,6 +83,7 @@ export class DirectoryObjects implements SharedObjects {
       databaseSilentMs: () => this.#cluster.databaseSilentMs(),
       isStale: (account) => this.#audit.isStale(account),
       urlsFor: () => [],
+      observers: (of) => this.#cluster.observers(of),
       state: () => ({ ...this.#cluster.state(), unstored: 0 }),
     };
   }

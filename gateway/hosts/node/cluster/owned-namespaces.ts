@@ -3,12 +3,14 @@ import { mkdirSync, rmSync } from 'node:fs';
 import type { LimitsObject } from '../../../accounts/limits/limits-object.ts';
 import { CommandError } from '../../../command-error.ts';
 import type { Env, PoolState } from '../../../env.ts';
+import { metricsReporter } from '../../../observe/request-log.ts';
 import type { GatewayObject } from '../../../platform/gateway-object.ts';
 import type { ObjectNamespace } from '../../../platform/object-context.ts';
 import { StorageHealth, storageHealth } from '../../../platform/storage/storage-health.ts';
 import type { UsageObject } from '../../../usage/hour/usage-hour-object.ts';
 import { ObjectHost, stubsOf } from '../object-host.ts';
 import { UsageRecords } from '../postgresql/usage/usage-records.ts';
+import { REUSE_PORT } from '../serve/process-count.ts';
 import { AuditLogReader } from './audit-log-reader.ts';
 import { Cluster } from './cluster.ts';
 import { LimitShares } from './limit-shares.ts';
@@ -57,6 +59,8 @@ export class OwnedNamespaces implements SharedObjects {
       membership: (events) =>
         new Membership({ connection: control, me, events, stores: () => storageHealth.failure === undefined }),
       me,
+      sharedPort: process.env[REUSE_PORT],
+      report: () => metricsReporter.flush(env()),
       local,
       owned: this.#owned,
       ...tunnelReports(env, log),
@@ -73,6 +77,7 @@ export class OwnedNamespaces implements SharedObjects {
       databaseSilentMs: () => this.#cluster.databaseSilentMs(),
       isStale: (account) => this.#audit.isStale(account),
       urlsFor: (session) => this.#cluster.urlsFor(session),
+      observers: (of) => this.#cluster.observers(of),
       state: () => ({ ...this.#cluster.state(), unstored: this.#log.waiting }),
     };
   }

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { UsageError } from '../../../../shared/command-line/index.ts';
 
 const PROCESSES_MAX = 64;
-/** Set in the environment of processes that share a port. */
+/** Set in the environment of processes that share a port: a random name of the port. */
 export const REUSE_PORT = 'OTELA_REUSE_PORT';
 
 /** @throws UsageError unless the text is `auto` or a number from 1 to PROCESSES_MAX */

@@ -3,7 +3,7 @@
  * again. This process only starts them and passes signals on.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { rm, symlink } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -19,6 +19,8 @@ import { PROCESS_NUMBER, PROCESSES_DIRECTORY, REUSE_PORT, SHARED_DIRECTORY } fro
 import type { ServeOptions } from './serve.ts';
 
 const KEY_BYTES = 32;
+/** By this name, a process finds those that share its port. */
+const PORT_NAME = randomUUID();
 /** Pause before a process that ended is started again. It doubles while the process does not become ready. */
 const RESTART = { minMs: 500, maxMs: 30_000 };
 const READY = /^otela-gateway ready (\S+)$/;
@@ -166,7 +168,7 @@ class RestartedProcess {
     const [, main = ''] = process.argv;
     const child = spawn(process.execPath, [...process.execArgv, main, 'serve', ...this.#args], {
       stdio: ['pipe', 'pipe', 'inherit'], // the process stops when its input ends, because this process was killed
-      env: { ...process.env, ...this.#env, [REUSE_PORT]: 'on' },
+      env: { ...process.env, ...this.#env, [REUSE_PORT]: PORT_NAME },
       detached: true, // signals of a terminal reach only this process, which passes them on
     });
     createInterface({ input: child.stdout }).on('line', (line) => this.#onLine(line));

@@ -241,7 +241,7 @@ async function serveWith(
   let stop = () => stopped.resolve(EXIT_DONE);
   // Signal handlers are installed first, so that an interrupted start ends like an interrupted gateway.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
-  if (process.env[REUSE_PORT] === 'on') process.stdin.on('end', () => stop()).resume();
+  if (process.env[REUSE_PORT] !== undefined) process.stdin.on('end', () => stop()).resume();
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());
 
