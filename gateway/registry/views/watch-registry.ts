@@ -1,9 +1,9 @@
-import { ApiError } from '../../../shared/openai/api-errors.ts';
 import { RegistryChanges } from '../../../shared/routing/registry-changes.ts';
 import type { RegistryFilter, RegistryViewName } from '../../../shared/routing/registry-view.ts';
 import type { Account } from '../../accounts/account.ts';
 import { isAccountStale } from '../../accounts/gateway-settings.ts';
 import type { Env } from '../../env.ts';
+import { HolderPlaces } from '../../http/holder-places.ts';
 import { isolateSnapshot } from '../isolate-snapshot.ts';
 import { VisibleRegistry } from './visible-registry.ts';
 
@@ -16,9 +16,10 @@ const POLL_MS = 250;
  */
 const VIEW_MAX_AGE_MS = 500;
 
-/** Maximum open streams of one isolate. Each compares the whole view when it changes. */
-const STREAMS_MAX = 64;
-let open = 0;
+/** Open streams of one isolate. Each compares the whole view when it changes. */
+const streams = new HolderPlaces({ of: 'registry streams', most: 1_024, mostPerHolder: 32 });
+/** All readers without a key share the places of one holder. */
+const NO_KEY = 'no key';
 
 const encoder = new TextEncoder();
 
@@ -35,7 +36,7 @@ function isOver(account: Account, now: number): boolean {
  * providers: the whole list again. `withLoads`: also `load` with the engine load of each model, at most once a second.
  * The reader gets events of the isolate's view at its pace, so none are queued. The stream ends when the reader's key
  * ends or the account changes; if the reader reconnects, the account is looked up again.
- * @throws ApiError 503 above STREAMS_MAX streams in this isolate
+ * @throws ApiError 429, 503
  */
 export function watchRegistry(
   env: Env,
@@ -44,9 +45,7 @@ export function watchRegistry(
   account: Account | undefined,
   withLoads: boolean,
 ): ReadableStream {
-  if (open >= STREAMS_MAX)
-    throw new ApiError('server_is_overloaded', 'Too many registry streams are open at this gateway.');
-  open++;
+  const release = streams.take(account === undefined ? NO_KEY : (account.userId ?? account.keyId));
   const seen = new VisibleRegistry(account);
   const news = new RegistryChanges(() => seen.of(isolateSnapshot.view), name, filter, withLoads);
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -54,7 +53,7 @@ export function watchRegistry(
   const end = () => {
     if (over) return;
     over = true;
-    open--;
+    release();
     if (timer !== undefined) clearTimeout(timer);
   };
   return new ReadableStream<Uint8Array>(
