@@ -14,6 +14,9 @@ import { BEAT_MS, OWNER_DEADLINE_MS, type ProcessIdentity, type ProcessRow, Proc
 /** Interval at which alarms are read again: a former owner may have stored one after the slot was claimed. */
 const ALARMS_MS = 30_000;
 
+/** Readings of a process that has ended, until its last heartbeat must have been read. */
+const PROOF_READINGS = 2;
+
 interface MembershipOptions {
   connection: Connection;
   me: ProcessIdentity;
@@ -183,12 +186,17 @@ export class Membership implements ProcessMembership {
     }
   }
 
-  /** Declares that a process has ended, and claims its slots. */
+  /**
+   * Declares that a process has ended, and claims its slots. The number of its heartbeats is read before: it may have
+   * sent one since the last round. The round may have begun before the end, but the next one begins after it.
+   */
   async prove(incarnation: string): Promise<void> {
-    const row = this.#running.find((one) => one.incarnation === incarnation);
-    if (row === undefined || this.#isClosed) return;
-    await this.#processes.declare(incarnation, 'proved', row.beat).catch(() => false);
-    await this.now();
+    for (let reading = 0; reading < PROOF_READINGS; reading++) {
+      await this.now();
+      const row = this.#running.find((one) => one.incarnation === incarnation);
+      if (row === undefined || this.#isClosed) return;
+      if (await this.#processes.declare(incarnation, 'proved', row.beat).catch(() => false)) return this.now();
+    }
   }
 
   /** Gives all slots back and leaves. */
