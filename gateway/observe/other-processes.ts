@@ -1,4 +1,4 @@
-/** What all processes have counted and recorded: each has its own observe object. */
+/** Counters and timelines of all processes: each process has its own observe object. */
 import { type MetricState, MetricStore } from '../../shared/metrics/metric-store.ts';
 import type { Env } from '../env.ts';
 import { answerOf } from './health-routes.ts';

@@ -142,7 +142,7 @@ it('where all nodes are busy the places that become free go to projects by weigh
   const first = order.slice(0, 8);
   expect(first.filter((who) => who === 'large').length).toBeGreaterThanOrEqual(5);
   expect(first.filter((who) => who === 'batch').length).toBeLessThanOrEqual(1);
-  // Requests whose turns come close together may reach the engine in another order.
+  // Requests that get their turns close together may reach the engine in another order.
   expect(order.slice(-5).filter((who) => who === 'batch').length).toBeGreaterThanOrEqual(3);
 });
 

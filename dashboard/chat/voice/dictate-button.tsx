@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'react';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { transcribe } from '../../api/voice.ts';
 import { t } from '../../texts/index.ts';
 import { IconButton } from '../../ui/button.tsx';
@@ -48,7 +49,7 @@ export function DictateButton({ onText, onError }: DictateButtonProps) {
   };
   const start = async () => {
     try {
-      recorder.current = await record((sound) => read(sound));
+      recorder.current = await record((sound) => neverRejects(read(sound)));
       setState('recording');
     } catch (cause) {
       onError(new Error(texts.noMicrophone, { cause }));

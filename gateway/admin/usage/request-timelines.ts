@@ -122,7 +122,7 @@ async function rowsOf({ env }: AdminCall, name: string, from: number, to: number
   return rows.sort((a, b) => a.at - b.at);
 }
 
-/** What was found about a request. */
+/** The timeline of a request, as far as it was found. */
 interface Found {
   timeline: RequestTimeline | undefined;
   rows: readonly UsageRow[];

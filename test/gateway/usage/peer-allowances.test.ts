@@ -4,6 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { peerLimitsSchema } from '../../../gateway/settings/peer-limits.ts';
 import { allowancesOf, MonthlyPeerUsage } from '../../../gateway/usage/peer-allowances.ts';
 import { addToTotals, usageTotalOf } from '../../../gateway/usage/usage-totals.ts';
+import { neverRejects } from '../../../shared/timing/in-background.ts';
 import { peerAllowancesSchema } from '../../../shared/usage/peer-allowance.ts';
 import { usageRow } from '../support/usage-row.ts';
 
@@ -67,9 +68,9 @@ test('an agent does not wait for the read of another agent, which may have disco
     Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 2_000, 'waits'))]);
   const expected = { psi: { over: 'tokens_per_month' } };
   const usage = new MonthlyPeerUsage();
-  void usage.allowances(hanging, limits, NOW);
+  neverRejects(usage.allowances(hanging, limits, NOW));
   expect(await soon(usage.allowances(env, limits, NOW + 1))).toEqual(expected);
-  void usage.allowances(hanging, limits, NOW + 60_000);
+  neverRejects(usage.allowances(hanging, limits, NOW + 60_000));
   expect(await soon(usage.allowances(env, limits, NOW + 60_001))).toEqual(expected);
 });
 
