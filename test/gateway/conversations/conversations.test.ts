@@ -175,15 +175,6 @@ test('without space for conversations there are none, but a person can still del
   expect((await list(ada)).data).toEqual([]);
 });
 
-test('the deletion of a person deletes them', async () => {
-  await revisionOf(put('one', 'a', undefined, ben));
-  await good(knock('DELETE', '/admin/users/user_ben', { key: operator }), z.unknown());
-  const left = await runInDurableObject(env.CONVERSATIONS.getByName('user_ben'), (_, { storage }) =>
-    storage.sql.exec('SELECT id FROM boxes').toArray(),
-  );
-  expect(left).toEqual([]);
-});
-
 const shareSchema = z.object({ id: z.string(), owner: z.string(), expires_at: z.string() });
 const sharesSchema = z.object({
   data: z.array(z.object({ id: z.string(), bytes: z.number(), expires_at: z.string() })),
@@ -239,4 +230,13 @@ test('shares take the space of their owner, end by themselves, and are deleted w
   await good(knock('DELETE', PATH, { key: ada }), z.unknown());
   await space(1);
   expect(await shares()).toEqual([]);
+});
+
+test('the deletion of a person deletes them', async () => {
+  await revisionOf(put('one', 'a', undefined, ben));
+  await good(knock('DELETE', '/admin/users/user_ben', { key: operator }), z.unknown());
+  const left = await runInDurableObject(env.CONVERSATIONS.getByName('user_ben'), (_, { storage }) =>
+    storage.sql.exec('SELECT id FROM boxes').toArray(),
+  );
+  expect(left).toEqual([]);
 });
