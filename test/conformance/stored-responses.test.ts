@@ -48,8 +48,8 @@ it('another project learns nothing of a response, whatever it asks, and its requ
   const { id } = await create();
   const stranger = openai(await cluster.gateway.createKey('stranger'));
   const before = reached();
-  for (const request of [stranger.responses.retrieve(id), stranger.responses.delete(id), stranger.responses.cancel(id)])
-    await expect(request).rejects.toThrow(`Response with id '${id}' not found.`);
+  for (const operation of ['retrieve', 'delete', 'cancel'] as const)
+    await expect(stranger.responses[operation](id)).rejects.toThrow(`Response with id '${id}' not found.`);
   const continued = stranger.responses.create(asked({ previous_response_id: id }));
   await expect(continued).rejects.toMatchObject({ status: 400, code: 'previous_response_not_found' });
   for (const guess of ['resp_0', '..', '%2e%2e', 'models%2F..', 'a'.repeat(200), 'resp_%00', `${id}%2Fcancel`])
