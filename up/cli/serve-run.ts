@@ -21,6 +21,7 @@ import { ProcessJobs } from '../job/process-jobs.ts';
 import type { RunJob } from '../job/run-job-list.ts';
 import type { RunJobs } from '../job/run-jobs.ts';
 import { SlurmJobs } from '../job/slurm-jobs.ts';
+import { AGAIN_MAX_MS, AGAIN_MS, statusAcrossLosses } from '../job/status-across-losses.ts';
 import { waitUntilServed } from '../job/wait-until-served.ts';
 import { checkScript } from '../site/check-script.ts';
 import { type LoginNode, parseSite } from '../site/site.ts';
@@ -34,9 +35,6 @@ import type { UpWish } from './up-flags.ts';
 /** A job that waits this long gets a hint about other partitions, and further ones while it waits. */
 const HINT_AFTER_MS = 20_000;
 const HINT_AGAIN_MS = 30 * 60_000;
-/** Pauses between two tries to connect again. */
-const AGAIN_MS = 2_000;
-const AGAIN_MAX_MS = 60_000;
 /** Interval of the look at gateway and connection while the model serves. */
 const TICK_MS = 2_000;
 
@@ -244,7 +242,16 @@ export class RunServer {
       await this.#hintOtherPartitions(jobs, status.starts);
     };
     const cluster = runCluster(run.value);
-    const outcome = await waitUntilServed({ gateway, jobs, job, cluster, model: wish.model, onStatus, signal });
+    let connecting = Promise.resolve();
+    const connectAgain = () => {
+      const again = this.#connectAgain(jobs);
+      connecting = again.catch(() => undefined);
+      return again;
+    };
+    const status = statusAcrossLosses({ jobs, connection: this.#connection, connectAgain, signal });
+    const wait = { gateway, jobs: { status }, job, cluster, model: wish.model, onStatus, signal };
+    // A relay that opens after the end would not be closed.
+    const outcome = await waitUntilServed(wait).finally(() => connecting);
     if (outcome.kind === 'ended') throw await this.#endedEarly(jobs, job, outcome.state);
     return outcome.model;
   }
