@@ -43,7 +43,11 @@ it('a node of a job serves an institution while the laptop is away, until it is 
   expect(await institution.nodes('lab')).toEqual([]);
   await writeFile(tokenFile, `${(await institution.createJoinToken('lab')).token}\n`);
   expect(await share('--tokens', '1M')).toMatchObject({ code: 2 });
-  expect(await share()).toMatchObject({ code: 0, out: expect.stringMatching(/at http:\S+ as node [\w-]+, until/) });
+  const joined = await share();
+  expect(joined).toMatchObject({ code: 0, out: expect.stringMatching(/at http:\S+ as node [\w-]+, until/) });
+  // The same command extends the offer: the node stays.
+  const node = /as node [\w-]+,/.exec(joined.out)?.[0] ?? 'no node';
+  expect(await share('--for', '60d')).toMatchObject({ code: 0, out: expect.stringContaining(node) });
 
   // The laptop goes away: its gateway and its command end.
   up.signal('SIGINT');

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { readPrivateFile } from '../../node/private-file.ts';
 import type { Output } from '../../shared/terminal/command-output.ts';
 import { connectHost } from '../host/connect-host.ts';
+import { listJobs } from '../job/end-jobs.ts';
 import { endNodeOffer, joinedNodes, offerNodes } from '../job/node-offer.ts';
 import { type Run, Runs } from '../state/runs.ts';
 import { stateDirectory } from '../state/state-directory.ts';
@@ -25,16 +26,24 @@ export async function offerByNodes(offer: Offering, out: Output): Promise<void> 
   const runs = new Runs(stateDirectory()).list().filter(({ job }) => job !== undefined);
   if (runs.length === 0) throw new UpError('No model is up.', 'Start one: otela up MODEL --host me@login.example.org');
   const token = offer.ends ? '' : readPrivateFile(offer.tokenFile).trim();
+  let failures = 0;
   for (const run of runs)
     if (offer.ends) {
       await endNodeOffer(await connectHost(run), run);
       out.print(`The nodes of ${run.model} on ${run.host} leave ${offer.to}.`);
-    } else await offerRun(run, { ...offer, token }, out);
+    } else
+      await offerRun(run, { ...offer, token }, out).catch((error: unknown) => {
+        if (!(error instanceof UpError)) throw error;
+        failures += 1;
+        out.complain(error.message);
+      });
+  if (failures > 0) throw new UpError(`Nodes of ${failures} of ${runs.length} models did not join.`, 'See above.');
 }
 
 async function offerRun(run: Run, offer: Offering & { token: string }, out: Output): Promise<void> {
   const host = await connectHost(run);
-  await offerNodes(host, run, offer);
+  const jobs = (await listJobs(host, run)).flatMap(({ id, state }) => (state === 'running' ? [id] : []));
+  await offerNodes(host, run, { ...offer, jobs });
   for (const until = performance.now() + JOIN_MS; ; await delay(ASK_MS)) {
     const joined = await joinedNodes(host, run);
     if (joined.length > 0) {

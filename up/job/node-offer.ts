@@ -27,18 +27,19 @@ export function offerLines(run: Pick<Run, 'id'>, agent: readonly string[]): stri
   return [
     '(',
     `cd "$HOME"/${runDirectory(run)} || exit 0`,
-    'unset OTELA_RELAY; child=',
+    'unset OTELA_RELAY; child=; begun=',
     'offered() { read -r url until 2>/dev/null <offer && [ "$(date +%s)" -lt "$until" ]; }',
     'while sleep 2; do',
     '  if ! kill -0 $$ 2>/dev/null; then [ -z "$child" ] || kill -TERM "$child"; exit; fi',
     '  if [ -z "$child" ]; then',
     '    offered || continue',
     `    (umask 077; exec ${command.join(' ')} start ${flags}) >"offer-$OTELA_JOB_DIGITS.log" 2>&1 &`,
-    '    child=$!',
+    '    child=$!; begun=$url',
     '  elif ! kill -0 "$child" 2>/dev/null; then',
     `    wait "$child"; [ $? -ne ${REFUSED} ] || rm -f offer`,
     '    child=',
-    '  elif ! offered; then kill -TERM "$child"; fi',
+    // After an offer to another gateway, the agent ends, and the next one joins there.
+    '  elif ! offered || [ "$url" != "$begun" ]; then kill -TERM "$child"; fi',
     'done',
     ') </dev/null >/dev/null 2>&1 &',
   ];
@@ -52,16 +53,28 @@ interface NodeOffer {
   /** Its join token. It travels as input. */
   token: string;
   endsAt: Date;
+  /** The run's jobs that run. */
+  jobs: readonly string[];
 }
+
+/** As OTELA_JOB_DIGITS of the job's script. */
+const logOf = (job: string) => `offer-${job.slice(-9)}.log`;
 
 /** @throws UpError if the host does not answer */
 export async function offerNodes(
   host: Pick<Host, 'output'>,
   run: Run,
-  { to, token, endsAt }: NodeOffer,
+  { to, token, endsAt, jobs }: NodeOffer,
 ): Promise<void> {
   const offer = shellQuoted(`${to} ${Math.floor(endsAt.getTime() / 1_000)}`);
-  const script = `set -e; umask 077; cd ${at(run)}; rm -f offer-*.log; cat >offer.token; echo ${offer} >offer.new; mv offer.new offer`;
+  // An agent at the same gateway continues, so its log stays: it names the node.
+  const clean = `url=; read -r url _ 2>/dev/null <offer || true
+for log in offer-*.log; do
+  case "$url $log" in ${['""', ...jobs.map((job) => shellQuoted(`${to} ${logOf(job)}`))].join('|')}) ;; *) rm -f "$log" ;; esac
+done`;
+  const script = `set -e; umask 077; cd ${at(run)}
+${clean}
+cat >offer.token; echo ${offer} >offer.new; mv offer.new offer`;
   await host.output(script, `${token}\n`);
 }
 
