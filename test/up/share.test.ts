@@ -59,6 +59,9 @@ it('a colleague gets a key that ends with its budget, by an address with no othe
   // Its key has no rights of an operator at the gateway itself.
   expect(await statusOf(gateway.url, '/admin/settings', key)).toBe(403);
 
+  // The key is found behind a page of newer ones.
+  const endsAt = new Date(Date.now() + 3_600_000);
+  for (let made = 0; made < 100; made += 1) await gateway.createSharedKey({ name: 'bob', tokens: undefined, endsAt });
   expect(await share('--with', 'ada', '--revoke').end(30_000)).toMatchObject({ code: 0 });
   await eventually('the end of the key', 20_000, async () => ((await ask()).status === 401 ? true : undefined));
   expect(await share('--with', 'ada', '--revoke').end(30_000)).toMatchObject({ code: 69 });

@@ -57,7 +57,11 @@ const nodesSchema = z.object({
 
 const keysSchema = z.object({
   data: z.array(z.object({ id: z.string(), name: z.string(), revoked_at: z.string().nullable() })),
+  has_more: z.boolean(),
 });
+const KEYS_PER_PAGE = 100;
+/** Each `otela share` creates a key, and keys that ended stay in the list. */
+const KEY_PAGES_MAX = 100;
 
 export interface SharedKey {
   /** Name of the colleague. */
@@ -240,10 +244,24 @@ export class LocalGateway {
 
   /** Ends the keys of a colleague. Resolves with their number. */
   async revokeSharedKeys(name: string): Promise<number> {
-    const { data } = keysSchema.parse(await this.#client().get('/admin/keys?limit=100'));
-    const found = data.filter((key) => key.name === sharedName(name) && key.revoked_at === null);
-    for (const { id } of found) await this.#client().delete(`/admin/keys/${id}`);
+    const found = await this.#liveKeys(sharedName(name));
+    for (const id of found) await this.#client().delete(`/admin/keys/${id}`);
     return found.length;
+  }
+
+  /** Ids of the keys of this name that are not revoked. */
+  async #liveKeys(name: string): Promise<string[]> {
+    const found: string[] = [];
+    let after = '';
+    for (let page = 0; page < KEY_PAGES_MAX; page += 1) {
+      const path = `/admin/keys?limit=${KEYS_PER_PAGE}${after}`;
+      const { data, has_more: hasMore } = keysSchema.parse(await this.#client().get(path));
+      for (const key of data) if (key.name === name && key.revoked_at === null) found.push(key.id);
+      const last = data.at(-1);
+      if (!hasMore || last === undefined) break;
+      after = `&after=${last.id}`;
+    }
+    return found;
   }
 
   async createJoinToken(cluster: string): Promise<{ id: string; token: string }> {
