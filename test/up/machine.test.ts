@@ -1,6 +1,6 @@
 /** `otela up` without a batch system: on this machine, and on a workstation by ssh. */
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { answer, served } from '../slurm/laptop.ts';
@@ -62,6 +62,17 @@ it('two commands at the same time share one gateway, and the same command twice 
   const twice = otela(home, bin, 'up', join(home, 'one.gguf'));
   expect(await twice.end(30_000)).toMatchObject({ code: 0 });
   expect(twice.output).toContain('is already up in another process');
+  const gateway = join(home, '.local/state/otela/gateway');
+  const key = (await readFile(join(gateway, 'admin.key'), 'utf8')).trim();
+  const tokens = async () => {
+    const headers = { authorization: `Bearer ${key}` };
+    const response = await fetch(new URL('/admin/join-tokens', first.url), { headers });
+    const { data }: { data: { revoked_at: string | null }[] } = JSON.parse(await response.text());
+    return data.map((token) => token.revoked_at !== null).sort();
+  };
+  expect(await tokens()).toEqual([false, false]);
+  expect(await otela(home, bin, 'down', join(home, 'one.gguf')).end(60_000)).toMatchObject({ code: 0 });
+  expect(await tokens()).toEqual([false, true]);
   const down = otela(home, bin, 'down', '--purge');
   expect(await down.end(60_000)).toMatchObject({ code: 0 });
   for (const up of [one, two]) expect(await up.end(30_000)).toMatchObject({ code: 0 });

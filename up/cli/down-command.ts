@@ -77,7 +77,8 @@ export async function endRun(run: Run, runs: Runs, gateway: LocalGateway, purge:
   } else await endOnHost(host, run, runs, purge);
   // Another run would log in again, perhaps with a second factor.
   if (!(await runs.sharesHost(run))) await host.close();
-  if (run.token !== undefined) await gateway.revokeJoinToken(run.token).catch(() => undefined);
+  if (run.token !== undefined && (await gateway.runningUrl()) !== undefined)
+    await gateway.revokeJoinToken(run.token).catch(() => undefined);
   runs.remove(run);
 }
 
