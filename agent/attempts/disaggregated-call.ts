@@ -10,9 +10,9 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
+import { HeldBody } from './held-body.ts';
 import { decodeRequest, kvTransferParams, prefillRequest, sglangRequest } from './prefill-decode-bodies.ts';
 import type { PairState } from './prefill-engines.ts';
-import { readWhole } from './read-request-body.ts';
 
 /**
  * Maximum length of a body. Fields are appended at its end, so the whole body is held in memory. Images in a prompt
@@ -43,10 +43,9 @@ interface Options {
 
 export class DisaggregatedCall implements EngineCall {
   readonly #options: Options;
+  readonly #body: HeldBody;
   #calls: EngineCall[] = [];
   #decode: EngineCall | undefined;
-  #content: Readable | undefined;
-  #heldBytes = 0;
   #paused = false;
   /** True if the caller has received its error, or needs nothing more. */
   #finished = false;
@@ -55,6 +54,11 @@ export class DisaggregatedCall implements EngineCall {
 
   constructor(options: Options) {
     this.#options = options;
+    const onRefused = (why: 'too long' | 'no memory') => {
+      if (why === 'too long') this.#tooLong();
+      else this.#fail('overloaded', 'the request bodies for this pair of engines use all of their memory budget');
+    };
+    this.#body = new HeldBody({ maxBytes: BODY_MAX_BYTES, memory: options.pair, onRefused });
   }
 
   start(content: Buffer | Readable): this {
@@ -64,38 +68,13 @@ export class DisaggregatedCall implements EngineCall {
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
-    const body = await this.#read(content);
-    if (body === undefined || this.#finished) {
+    const body = await this.#body.read(content);
+    if (body === undefined) {
       this.#prefillDone();
-      return this.#giveBack();
+      return this.#body.giveBack();
     }
     if (this.#options.decode.target.engine === 'sglang') this.#runBoth(body);
     else this.#inTurn(body);
-  }
-
-  /** Returns the whole body. Undefined if the body ended early, or does not fit into memory. */
-  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
-    if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
-    this.#content = content;
-    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk.length));
-  }
-
-  #hold(bytes: number): boolean {
-    if (this.#heldBytes + bytes > BODY_MAX_BYTES) {
-      this.#tooLong();
-      return false;
-    }
-    if (!this.#options.pair.hold(bytes)) {
-      this.#fail('overloaded', 'the request bodies for this pair of engines use all of their memory budget');
-      return false;
-    }
-    this.#heldBytes += bytes;
-    return true;
-  }
-
-  #giveBack(): void {
-    this.#options.pair.giveBack(this.#heldBytes);
-    this.#heldBytes = 0;
   }
 
   /**
@@ -157,7 +136,7 @@ export class DisaggregatedCall implements EngineCall {
         // The prefill engine's refusal becomes the response, because the decode engine waits for keys and values that
         // will not arrive.
         this.#decode?.abort();
-        this.#giveBack(); // the decode engine's call reports nothing after an abort
+        this.#body.giveBack(); // the decode engine's call reports nothing after an abort
         relay = this.#options.events;
         relay.onHead(status, headers, sized);
       },
@@ -182,7 +161,7 @@ export class DisaggregatedCall implements EngineCall {
       ...events,
       onHead: (status, headers, sized) => {
         onHead();
-        this.#giveBack();
+        this.#body.giveBack();
         // No engine needs the keys and values of the prefill engine any more.
         if (status >= 400) this.#abortPrefill();
         events.onHead(status, headers, sized);
@@ -223,10 +202,9 @@ export class DisaggregatedCall implements EngineCall {
 
   #stop(): void {
     this.#finished = true;
-    this.#content?.destroy();
+    this.#body.end();
     for (const call of this.#calls) call.abort();
     this.#prefillDone();
-    this.#giveBack();
   }
 
   pause(): void {

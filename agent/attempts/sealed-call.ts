@@ -25,7 +25,7 @@ import type { ReplayedStream } from '../seal/replayed-stream.ts';
 import type { OpenedRequest, SealOpener } from '../seal/seal-opener.ts';
 import type { EngineCall, EngineEvents } from './engine-call.ts';
 import type { EngineClient } from './engine-client.ts';
-import { readWhole } from './read-request-body.ts';
+import { HeldBody } from './held-body.ts';
 import { askEngine, continueReplayed } from './sealed-continuation.ts';
 import { StreamOptionsRetry } from './stream-options-retry.ts';
 
@@ -72,13 +72,15 @@ function edited(edits: readonly Edit[], body: Buffer): Buffer {
 
 export class SealedCall implements EngineCall {
   readonly #options: Options;
+  readonly #body: HeldBody;
   #call: EngineCall | undefined;
-  #content: Readable | undefined;
-  #heldBytes = 0;
   #finished = false;
 
   constructor(options: Options) {
     this.#options = options;
+    // The fields `model` and `stream` may be at the end of a body, so the whole body is held in memory.
+    const onRefused = () => this.#fail('overloaded', 'this node already stores too many sealed bodies');
+    this.#body = new HeldBody({ maxBytes: SEALED_BODY_MAX_BYTES, memory: options.opener, onRefused });
   }
 
   start(content: Buffer | Readable): this {
@@ -87,10 +89,8 @@ export class SealedCall implements EngineCall {
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
-    const body = await this.#read(content);
-    if (body === undefined || this.#finished) return this.#end();
-    await null; // no event may fire before the caller has received this call
-    if (this.#finished) return this.#end();
+    const body = await this.#body.read(content);
+    if (body === undefined) return this.#end();
     const { opener, open, endpoint, onOpened } = this.#options;
     let opened: OpenedRequest;
     try {
@@ -169,20 +169,6 @@ export class SealedCall implements EngineCall {
   }
 
   /** Returns the whole body. Undefined if the body ended early, or does not fit into memory. */
-  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
-    if (Buffer.isBuffer(content)) return this.#hold(content) ? content : undefined;
-    this.#content = content;
-    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk));
-  }
-
-  #hold(chunk: Buffer): boolean {
-    // The fields `model` and `stream` may be at the end of a body, so the whole body is held in memory.
-    const fits = this.#heldBytes + chunk.length <= SEALED_BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
-    if (fits) this.#heldBytes += chunk.length;
-    else this.#fail('overloaded', 'this node already stores too many sealed bodies');
-    return fits;
-  }
-
   /**
    * Requires that the sealed body has the same `model` and `stream` as the clear part of the request.
    * @throws ApiError 400
@@ -243,8 +229,7 @@ export class SealedCall implements EngineCall {
 
   #end(): void {
     this.#finished = true;
-    this.#options.opener.giveBack(this.#heldBytes);
-    this.#heldBytes = 0;
+    this.#body.end();
   }
 
   pause(): void {
@@ -257,7 +242,6 @@ export class SealedCall implements EngineCall {
 
   abort(): void {
     this.#end();
-    this.#content?.destroy();
     this.#call?.abort();
   }
 }

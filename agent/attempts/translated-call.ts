@@ -19,9 +19,9 @@ import { neverRejects } from '../../shared/timing/in-background.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/header-codec.ts';
 import type { EngineCall, EngineConnection, EngineEvents } from './engine-call.ts';
+import { HeldBody } from './held-body.ts';
 import { relabelStream } from './mislabeled-stream.ts';
 import type { BodyBudget } from './prefill-engines.ts';
-import { readWhole } from './read-request-body.ts';
 import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts';
 
 /** Maximum length of a request's body, which is held in memory. Images in a prompt make it long. */
@@ -41,9 +41,8 @@ interface Options {
 
 export class TranslatedCall implements EngineCall {
   readonly #options: Options;
+  readonly #body: HeldBody;
   #call: EngineCall | undefined;
-  #content: Readable | undefined;
-  #held = 0;
   #paused = false;
   #finished = false;
   #request: TranslatedRequest | undefined;
@@ -56,6 +55,11 @@ export class TranslatedCall implements EngineCall {
 
   constructor(options: Options) {
     this.#options = options;
+    const onRefused = (why: 'too long' | 'no memory') => {
+      if (why === 'too long') this.#tooLong();
+      else this.#fail('overloaded', 'the bodies of translated requests use all of their memory budget');
+    };
+    this.#body = new HeldBody({ maxBytes: BODY_MAX_BYTES, memory: options.budget, onRefused });
   }
 
   start(content: Buffer | Readable): this {
@@ -64,9 +68,8 @@ export class TranslatedCall implements EngineCall {
   }
 
   async #run(content: Buffer | Readable): Promise<void> {
-    const body = await this.#read(content);
-    await null; // no event may fire before the caller has received this call
-    if (body === undefined || this.#finished) return this.#giveBack();
+    const body = await this.#body.read(content);
+    if (body === undefined) return this.#body.giveBack();
     const { api, open, endpoint, events } = this.#options;
     try {
       const given = { id: randomUUID(), createdAt: Math.floor(Date.now() / 1000) };
@@ -78,32 +81,8 @@ export class TranslatedCall implements EngineCall {
       events.onData(Buffer.from(errorBodyFor(endpoint, refusal)));
       return events.onEnd();
     }
-    this.#giveBack();
+    this.#body.giveBack();
     this.#ask(this.#request, open.streaming ? relabelStream(this.#events()) : this.#events());
-  }
-
-  async #read(content: Buffer | Readable): Promise<Buffer | undefined> {
-    if (Buffer.isBuffer(content)) return this.#hold(content.length) ? content : undefined;
-    this.#content = content;
-    return readWhole(content, (chunk) => !this.#finished && this.#hold(chunk.length));
-  }
-
-  #hold(bytes: number): boolean {
-    if (this.#held + bytes > BODY_MAX_BYTES) {
-      this.#tooLong();
-      return false;
-    }
-    if (!this.#options.budget.hold(bytes)) {
-      this.#fail('overloaded', 'the bodies of translated requests use all of their memory budget');
-      return false;
-    }
-    this.#held += bytes;
-    return true;
-  }
-
-  #giveBack(): void {
-    this.#options.budget.giveBack(this.#held);
-    this.#held = 0;
   }
 
   #tooLong(): void {
@@ -205,10 +184,9 @@ export class TranslatedCall implements EngineCall {
 
   #stop(): void {
     this.#finished = true;
-    this.#content?.destroy();
+    this.#body.end();
     this.#call?.abort();
     this.#chunks = [];
-    this.#giveBack();
   }
 
   pause(): void {
