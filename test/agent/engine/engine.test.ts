@@ -348,7 +348,7 @@ describe('a prefill engine that accepts connections and never answers', () => {
   const SOON_MS = 4_000;
 
   /**
-   * A decode engine and its prefill engines, of which the first is silent. `asked`: the silent one has a connection.
+   * A decode engine and its prefill engines. The first prefill engine is silent. `asked`: it has a connection.
    * `waits`: the first probe of the silent one has not ended.
    */
   async function decoding(prefillUrls: readonly string[]) {

@@ -145,7 +145,7 @@ test('nothing is kept without the setting, without a token, and after a person w
   expect(await rows()).not.toContain(erased.user.id);
 });
 
-test('a provider that does not answer is asked about three people, and delays nobody of another provider', async () => {
+test('a provider that does not answer is asked about three people, and delays no person of another provider', async () => {
   const away = await HostileIssuer.open({ confirm_hours: 24 });
   const body = { oidc: [one.config, silent.config, away.config] };
   expect((await knock('PATCH', '/admin/settings', { key: operator, body })).status).toBe(200);

@@ -142,7 +142,7 @@ describe('leases', () => {
 });
 
 describe('leases of unequal length', () => {
-  /** A ledger with finished leases of these numbers of lines, each of which took a second, and a last chunk. */
+  /** A ledger with a last chunk, and with finished leases of these numbers of lines. Each line took a second. */
   const finished = (sizes: readonly number[], last: number) => {
     const ledger = ledgerOf(...sizes, last);
     for (const lines of sizes) {

@@ -186,7 +186,7 @@ it('an agent of several sessions leaves nothing behind', async () => {
   expect(existsSync(join(directory, 'otela-agent')) && readdirSync(join(directory, 'otela-agent'))).toEqual([]);
 });
 
-/** An agent's sessions, of which the first `short` have tickets that run out immediately. */
+/** An agent's sessions. The tickets of the first `short` sessions run out immediately. */
 function stubSessions(short: number) {
   const left: string[] = [];
   const opened: string[] = [];
