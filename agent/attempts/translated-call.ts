@@ -28,6 +28,7 @@ import { StreamOptionsRetry, type UsageOptions } from './stream-options-retry.ts
 const BODY_MAX_BYTES = 16 * 1024 * 1024;
 /** Maximum length of a non-streaming answer, and of an error. */
 const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
+const COMMENT = ':\n\n';
 
 interface Options {
   client: EngineConnection & { readonly usage: UsageOptions };
@@ -45,7 +46,7 @@ export class TranslatedCall implements EngineCall {
   #call: EngineCall | undefined;
   #paused = false;
   #finished = false;
-  #request: TranslatedRequest | undefined;
+  #writer: TranslatedRequest['writer'] | undefined;
   /** Set if the engine's answer is a stream. */
   #stream: ChatStream | undefined;
   #status = 0;
@@ -71,9 +72,10 @@ export class TranslatedCall implements EngineCall {
     const body = await this.#body.read(content);
     if (body === undefined) return this.#body.giveBack();
     const { api, open, endpoint, events } = this.#options;
+    let request: TranslatedRequest;
     try {
       const given = { id: randomUUID(), createdAt: Math.floor(Date.now() / 1000) };
-      this.#request = translateRequest(api, body, given);
+      request = translateRequest(api, body, given);
     } catch (error) {
       const refusal = toApiError(error);
       this.#stop();
@@ -81,8 +83,8 @@ export class TranslatedCall implements EngineCall {
       events.onData(Buffer.from(errorBodyFor(endpoint, refusal)));
       return events.onEnd();
     }
-    this.#body.giveBack();
-    this.#ask(this.#request, open.streaming ? relabelStream(this.#events()) : this.#events());
+    this.#writer = request.writer;
+    this.#ask(request, open.streaming ? relabelStream(this.#events()) : this.#events());
   }
 
   #tooLong(): void {
@@ -120,18 +122,21 @@ export class TranslatedCall implements EngineCall {
 
   #onHead(status: number, headers: HeaderList): void {
     if (this.#finished) return;
+    // Until now the engine may refuse the body, and then it is sent again.
+    this.#body.giveBack();
     this.#status = status;
     this.#headers = [...headers.filter(([name]) => name !== 'content-encoding'), TRANSLATED_HEADER];
     if (headers.some(([name]) => name === 'content-encoding'))
       return this.#fail('engine_closed', 'the engine compressed its answer, so it cannot be translated');
     const type = headers.find(([name]) => name === 'content-type')?.[1] ?? '';
-    if (status !== 200 || !isEventStreamType(type) || this.#request === undefined) return;
-    this.#stream = new ChatStream(this.#request.writer);
+    if (status !== 200 || !isEventStreamType(type) || this.#writer === undefined) return;
+    this.#stream = new ChatStream(this.#writer);
     this.#options.events.onHead(status, this.#headers, false);
   }
 
   #onData(chunk: Uint8Array): void {
-    if (this.#stream !== undefined) return this.#send(this.#stream.push(chunk));
+    // A comment in place of nothing shows that the engine is alive.
+    if (this.#stream !== undefined) return this.#send(this.#stream.push(chunk) || COMMENT);
     this.#bytes += chunk.length;
     if (this.#bytes > ANSWER_MAX_BYTES) throw new EngineFault('the engine’s answer is too long to translate');
     this.#chunks.push(chunk);
@@ -150,8 +155,8 @@ export class TranslatedCall implements EngineCall {
   }
 
   #whole(): string {
-    if (this.#request === undefined) throw new EngineFault('the engine answered before it was asked');
-    return translateAnswer(this.#request.writer, this.#chunks);
+    if (this.#writer === undefined) throw new EngineFault('the engine answered before it was asked');
+    return translateAnswer(this.#writer, this.#chunks);
   }
 
   /** The engine's error, in the form that the client expects. */
