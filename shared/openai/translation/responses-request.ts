@@ -123,6 +123,8 @@ function inputMessages(input: RawValue): string[] {
       }
     } else throw untranslatable(item.path, ` of the type '${type}'`);
   }
+  if (turn.parts.length > 0 && turn.calls.length === 0)
+    throw untranslatable(input.path, ', which ends with a beginning of the answer,');
   endTurn();
   return messages;
 }

@@ -196,6 +196,7 @@ describe('a request of /v1/responses', () => {
     ['a tool that OpenAI runs', { tools: [{ type: 'web_search' }] }, 'tools[0]'],
     ['an unknown item', { input: [{ type: 'computer_call' }] }, 'input[0]'],
     ['a file', { input: [{ role: 'user', content: [{ type: 'input_file', file_id: 'f' }] }] }, 'input[0].content[0]'],
+    ['a beginning of the answer', { input: [{ role: 'assistant', content: 'So' }] }, 'input'],
     ['a chat’s turns beside its own', { messages: [] }, 'messages'],
     ['a chat’s limit beside its own', { max_tokens: 5 }, 'max_tokens'],
   ])('with %s is refused', (_, more, param) => {
