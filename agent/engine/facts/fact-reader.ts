@@ -193,13 +193,14 @@ export class FactReader {
   async #reports(models: readonly ListedModel[], stored: StoredFacts): Promise<ReadonlyMap<string, EngineReport>> {
     const [first] = models;
     const ask = this.#client;
+    const { metricsPath = '/metrics' } = this.#options.target;
     const ofAll = (report: EngineReport | undefined) =>
       new Map(report === undefined ? [] : models.map(({ id }) => [id, report] as const));
     switch (first?.ownedBy) {
       case undefined:
         return new Map();
       case 'vllm':
-        return ofAll(vllmReport(await ask.json('/version'), (await ask.text('/metrics')) ?? ''));
+        return ofAll(vllmReport(await ask.json('/version'), (await ask.text(metricsPath)) ?? ''));
       case 'sglang': {
         // Before 0.5.6 the paths began with get_.
         const server = (await ask.json('/server_info')) ?? (await ask.json('/get_server_info'));
