@@ -51,6 +51,15 @@ it('another person reads it by the link and continues a copy, until the owner de
   await ben.page.getByRole('button', { name: 'Settings of this chat' }).click();
   expect(await ben.page.getByLabel('System prompt').inputValue()).toBe('');
   await ben.page.keyboard.press('Escape');
+  // A second copy leaves the first one as it is.
+  const first = ben.page.url();
+  await ben.page.goto(link);
+  await ben.page.getByRole('button', { name: 'Continue in a copy' }).click();
+  await ben.page.waitForURL((url) => !url.href.includes('/shared/'));
+  expect(ben.page.url()).not.toBe(first);
+  expect(await ben.page.locator('.turn').count()).toBe(2);
+  await ben.page.goto(first);
+  await ben.page.getByText('And about lions').first().waitFor();
   const secret = link.slice(-43);
   expect(sent.filter((text) => text.includes(secret))).toEqual([]);
 

@@ -9,6 +9,7 @@ import { useAction } from '../../ui/use-action.ts';
 import type { Conversation } from '../conversation.ts';
 import type { ConversationStore } from '../conversation-store.ts';
 import { open } from '../keep/box-cipher.ts';
+import { newId } from '../new-conversation.ts';
 import { ThreadView } from '../thread-view.tsx';
 import { NO_ACTIONS } from '../use-turn-actions.ts';
 import { linkKey } from './link-key.ts';
@@ -39,8 +40,11 @@ export function SharedView({ owner, id, link, store }: SharedViewProps) {
   if (shared.data === undefined) return <Page>{<Loading />}</Page>;
   const conversation = shared.data;
   const copy = async () => {
-    await store.save(conversation);
-    return conversation;
+    const now = Date.now();
+    // The reader may have continued an earlier copy, so each copy is another conversation.
+    const own = { ...conversation, id: newId(), createdAt: now, updatedAt: now };
+    await store.save(own);
+    return own;
   };
   return (
     <div className="flex h-full min-h-0 flex-col">

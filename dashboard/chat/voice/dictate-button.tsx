@@ -25,16 +25,18 @@ interface DictateButtonProps {
 /** Records speech and writes its words into the message. */
 export function DictateButton({ onText, onError }: DictateButtonProps) {
   const { hears, trusted } = useVoice();
-  const [state, setState] = useState<'idle' | 'recording' | 'reading'>('idle');
+  const [state, setState] = useState<'idle' | 'asking' | 'recording' | 'reading'>('idle');
   const recorder = useRef<MediaRecorder>(undefined);
   const reading = useRef(new AbortController());
-  useEffect(
-    () => () => {
+  const gone = useRef(false);
+  useEffect(() => {
+    gone.current = false;
+    return () => {
+      gone.current = true;
       reading.current.abort();
       release(recorder.current);
-    },
-    [],
-  );
+    };
+  }, []);
   if (hears === undefined || !HAS_MICROPHONE) return null;
   const read = async (sound: Blob) => {
     setState('reading');
@@ -48,10 +50,16 @@ export function DictateButton({ onText, onError }: DictateButtonProps) {
     if (!signal.aborted) setState('idle');
   };
   const start = async () => {
+    setState('asking');
     try {
-      recorder.current = await record((sound) => neverRejects(read(sound)));
+      // The user may leave the page before allowing the microphone.
+      const made = await record((sound) => neverRejects(read(sound)));
+      if (gone.current) return release(made);
+      recorder.current = made;
       setState('recording');
     } catch (cause) {
+      if (gone.current) return;
+      setState('idle');
       onError(new Error(texts.noMicrophone, { cause }));
     }
   };
@@ -68,7 +76,7 @@ export function DictateButton({ onText, onError }: DictateButtonProps) {
       </IconButton>
     );
   return (
-    <IconButton label={texts.record} onClick={start}>
+    <IconButton label={texts.record} disabled={state === 'asking'} onClick={start}>
       <Mic />
     </IconButton>
   );

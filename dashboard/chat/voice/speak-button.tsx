@@ -68,6 +68,7 @@ async function readAloud(text: string, { speaks = '', trusted }: Voice, signal: 
       const sound = await output.decodeAudioData(await next).catch((cause: unknown) => {
         throw cause instanceof DOMException ? new Error(texts.unreadable, { cause }) : cause;
       });
+      signal.throwIfAborted();
       next = fetched(pieces[n + 1]);
       // Its failure is reported when it is awaited.
       next?.catch(() => undefined);
