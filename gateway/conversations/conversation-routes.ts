@@ -52,7 +52,7 @@ conversationRoutes.put('/key', async (c) => {
 
 // An id of a conversation is never `shares`: a browser makes it of random letters.
 conversationRoutes.get('/shares', async (c) => {
-  const { kept } = await callerOf(c, 'delete');
+  const { kept } = await callerOf(c, 'list');
   const data = (await kept.shares()).map(({ id, bytes, expiresAt }) => ({ id, bytes, expires_at: isoTime(expiresAt) }));
   return c.json({ object: 'list', data }, 200, NOT_STORED);
 });
@@ -147,17 +147,18 @@ interface Caller {
 }
 
 /**
- * Authenticates the person. Deleting everything also works without space: conversations must not be stuck because the
+ * Authenticates the person. Listing shares and deleting also work without space: conversations must not be stuck because the
  * operator took the space away.
  * @throws ApiError 401; 403 for a key without a user; 404 if there is no space for conversations
  */
-async function callerOf(c: Ctx, purpose: 'read' | 'write' | 'delete' = 'read'): Promise<Caller> {
+async function callerOf(c: Ctx, purpose: 'read' | 'list' | 'write' | 'delete' = 'read'): Promise<Caller> {
   const { account } = await authorizedModels(c);
   requireScope(account, 'inference');
-  if (purpose !== 'read') requireWritable();
+  if (purpose === 'write' || purpose === 'delete') requireWritable();
   if (account.userId === undefined) throw new ApiError('permission_denied', 'Only people keep conversations.');
   const mib = await conversationsMib(c.env);
-  if (mib === 0 && purpose !== 'delete') throw new ApiError('not_found', 'This gateway keeps no conversations.');
+  if (mib === 0 && (purpose === 'read' || purpose === 'write'))
+    throw new ApiError('not_found', 'This gateway keeps no conversations.');
   return { owner: account.userId, kept: c.env.CONVERSATIONS.getByName(account.userId), maxBytes: mib * MIB };
 }
 

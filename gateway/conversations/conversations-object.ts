@@ -106,7 +106,7 @@ export class ConversationsObject extends GatewayObject {
     sql.exec('UPDATE boxes SET revision = ?, bytes = 0, box = NULL, at = ? WHERE id = ?', revision, this.#now, id);
     const oldest = 'SELECT id FROM boxes WHERE box IS NULL ORDER BY revision DESC LIMIT -1 OFFSET ?';
     sql.exec(`DELETE FROM boxes WHERE id IN (${oldest})`, DELETED_MAX);
-    if ((await storage.getAlarm()) === null) await storage.setAlarm(this.#now + SWEEP_MS);
+    await this.#ringAt(this.#now + SWEEP_MS);
     return revision;
   }
 
@@ -121,12 +121,10 @@ export class ConversationsObject extends GatewayObject {
     expiresAt: number,
     maxBytes: number,
   ): Promise<'shared' | 'conflict' | 'full'> {
-    const { storage } = this.ctx;
     this.#shared.sweep(this.#now);
     if (this.#use().bytes + box.length > maxBytes || this.#shared.use.shares >= SHARES_MAX) return 'full';
     if (!this.#shared.add(id, box, expiresAt)) return 'conflict';
-    const alarm = await storage.getAlarm();
-    if (alarm === null || alarm > expiresAt) await storage.setAlarm(expiresAt);
+    await this.#ringAt(expiresAt);
     return 'shared';
   }
 
@@ -155,6 +153,12 @@ export class ConversationsObject extends GatewayObject {
     const [left] = sql.exec<{ n: number }>('SELECT count(*) AS n FROM boxes WHERE box IS NULL').toArray();
     const next = Math.min(nextShare, (left?.n ?? 0) > 0 ? this.#now + SWEEP_MS : Number.POSITIVE_INFINITY);
     if (Number.isFinite(next)) await this.ctx.storage.setAlarm(next);
+  }
+
+  /** Sets the alarm, unless an earlier one is set. */
+  async #ringAt(at: number): Promise<void> {
+    const alarm = await this.ctx.storage.getAlarm();
+    if (alarm === null || alarm > at) await this.ctx.storage.setAlarm(at);
   }
 
   get #now(): number {

@@ -232,6 +232,16 @@ test('shares take the space of their owner, end by themselves, and are deleted w
   expect(await shares()).toEqual([]);
 });
 
+test('deletions are forgotten in time, although a share ends later', async () => {
+  await good(share('s1', 'sealed', '?days=365'), shareSchema);
+  await revisionOf(put('one', 'a'));
+  await good(knock('DELETE', `${PATH}/one`, { key: ada }), z.unknown());
+  const alarm = await runInDurableObject(env.CONVERSATIONS.getByName('user_ada'), (_, { storage }) =>
+    storage.getAlarm(),
+  );
+  expect(alarm).toBeLessThanOrEqual(Date.now() + 86_400_000);
+});
+
 test('the deletion of a person deletes them', async () => {
   await revisionOf(put('one', 'a', undefined, ben));
   await good(knock('DELETE', '/admin/users/user_ben', { key: operator }), z.unknown());
