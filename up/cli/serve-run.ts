@@ -248,10 +248,15 @@ export class RunServer {
       connecting = again.catch(() => undefined);
       return again;
     };
-    const status = statusAcrossLosses({ jobs, connection: this.#connection, connectAgain, signal });
+    const over = new AbortController();
+    const both = AbortSignal.any([signal, over.signal]);
+    const status = statusAcrossLosses({ jobs, connection: this.#connection, connectAgain, signal: both });
     const wait = { gateway, jobs: { status }, job, cluster, model: wish.model, onStatus, signal };
     // A relay that opens after the end would not be closed.
-    const outcome = await waitUntilServed(wait).finally(() => connecting);
+    const outcome = await waitUntilServed(wait).finally(() => {
+      over.abort();
+      return connecting;
+    });
     if (outcome.kind === 'ended') throw await this.#endedEarly(jobs, job, outcome.state);
     return outcome.model;
   }

@@ -67,8 +67,8 @@ export async function offerNodes(
   { to, token, endsAt, jobs }: NodeOffer,
 ): Promise<void> {
   const offer = shellQuoted(`${to} ${Math.floor(endsAt.getTime() / 1_000)}`);
-  // An agent at the same gateway continues, so its log stays: it names the node.
-  const clean = `url=; read -r url _ 2>/dev/null <offer || true
+  // An agent at the same gateway continues until its offer ends, so its log stays: it names the node.
+  const clean = `url=; until=0; read -r url until 2>/dev/null <offer && [ "$(date +%s)" -lt "$until" ] || url=
 for log in offer-*.log; do
   case "$url $log" in ${['""', ...jobs.map((job) => shellQuoted(`${to} ${logOf(job)}`))].join('|')}) ;; *) rm -f "$log" ;; esac
 done`;
