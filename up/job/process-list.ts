@@ -5,14 +5,14 @@ import type { RunJob } from './run-job-list.ts';
 const ARGUMENTS = `args() { ps -o args= -p "$1" 2>/dev/null || tr '\\0' ' ' 2>/dev/null <"/proc/$1/cmdline"; }`;
 
 /**
- * The script that starts a job. Its id is the time of its start in seconds, and two digits of a process number: the
- * engine's port follows from it, and two models may start in the same second. The job has its own process group
+ * The script that starts a job. Its id is the time of its start in seconds, and two digits of the run: the engine's
+ * port follows from it, and two models may start in the same second. The job has its own process group
  * (`set -m`), so it outlives the connection, and one signal reaches agent and engine.
  * @param at the run's directory, for the shell
  */
 export function startScript(at: string): string {
   return `set -e; umask 077; mkdir -p ${at}; cd ${at}
-id=$(date +%s)$(printf %02d $(($$ % 100))); while [ -e $id.sh ]; do id=$((id + 1)); done
+sum=$(pwd | cksum); id=$(date +%s)$(printf %02d $((\${sum%% *} % 100))); while [ -e $id.sh ]; do id=$((id + 1)); done
 cat >$id.sh
 set -m
 OTELA_UP_JOB=$id nohup bash -c "trap : TERM; cd; bash '$PWD/$id.sh'; echo \\$? >'$PWD/$id.exit'" >$id.log 2>&1 </dev/null &
