@@ -18,8 +18,11 @@ export interface OtherObserver {
 /** Maximum wait for another process. A process that is paused does not answer, and keeps its link for seconds. */
 const ANSWER_MS = 2_000;
 
+/** Maximum processes of which the last counts are kept. A new data directory gives a process another number. */
+const KEPT_MAX = 1_000;
+
 /**
- * The last counts of the other processes, by number; at most the processes of the gateway. They count while a process
+ * The last counts of the other processes, by number; the newest last, and at most KEPT_MAX. They count while a process
  * does not answer: otherwise the sums would fall, and Prometheus would take that for a reset.
  */
 const lastCounts = { all: new Map<number, MetricState>(), port: new Map<number, MetricState>() };
@@ -38,8 +41,13 @@ export async function countedOf(env: Env, of: 'all' | 'port'): Promise<MetricSta
     const state = answers[at];
     if (state === undefined) continue;
     answered.add(process);
+    lastCounts[of].delete(process);
     lastCounts[of].set(process, withoutGauges(state));
     sum.merge(state);
+  }
+  for (const oldest of lastCounts[of].keys()) {
+    if (lastCounts[of].size <= KEPT_MAX) break;
+    lastCounts[of].delete(oldest);
   }
   for (const [process, counts] of lastCounts[of]) if (!answered.has(process)) sum.merge(counts);
   return sum.state();

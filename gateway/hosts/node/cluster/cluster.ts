@@ -228,11 +228,13 @@ export class Cluster {
       if (this.#membership.owns(slot) && !inDoubt) return here();
       const owner = this.#membership.ownerOf(slot);
       const link = this.#linkTo(owner);
-      const others = relayed === undefined || (owner === undefined && !inDoubt) ? [] : this.#linksExcept(link);
       try {
-        if (inDoubt && relayed !== undefined)
+        if (inDoubt && relayed !== undefined) {
+          const others = this.#linksExcept(link);
           return await this.#callInDoubt(slot, link === undefined ? others : [link, ...others], here, relayed);
+        }
         if (link !== undefined) return await there(link);
+        const others = relayed === undefined || owner === undefined ? [] : this.#linksExcept(undefined);
         if (relayed !== undefined && others.length > 0) return await inTurn(others, (one) => relayed(one, true));
       } catch (error) {
         if (!(error instanceof MovedError)) throw error;
